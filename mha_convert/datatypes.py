@@ -1,0 +1,363 @@
+"""The immutable records that flow from the readers to the writers.
+
+Axis names used everywhere: ``features`` (width of an input or output), ``heads``, ``head_dim`` (size of one head:
+Keras' ``key_dim`` for query and key, ``value_dim`` for value).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Role = Literal["layer", "optimizer", "metric"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One array of a file, described but not read.
+
+    ``read()`` returns an array of ``shape`` and ``dtype`` (a view of the file where that is possible), to be
+    treated as read-only.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role = "layer"
+    read: Callable[[], Array] = field(repr=False, compare=False)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerConfig:
+    """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data."""
+
+    name: str
+    class_name: str
+    registered_name: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    input_rank: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The class as people should see it: ``package>Class`` where the file knows it."""
+        return self.registered_name or self.class_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One layer's place in a file: its own variables by name, and the layers inside it.
+
+    ``path`` is the place in the file, ``name`` the name that people know: the user's layer names where the file
+    has them, attribute names inside custom layers.
+    """
+
+    path: str
+    name: str
+    config: LayerConfig | None = None
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+    children: Mapping[str, "Group"] = field(default_factory=dict)
+
+    def walk(self) -> Iterator["Group"]:
+        """This group and all below it, parents first, in the file's order."""
+        stack = [self]
+        while stack:
+            group = stack.pop()
+            yield group
+            stack.extend(reversed(group.children.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A saved model, described: the tree of its layers, and the variables that belong to none of them."""
+
+    path: str
+    format: str
+    keras_version: str | None = None
+    backend: str | None = None
+    has_config: bool
+    root: Group
+    others: tuple[Variable, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """Every variable of the file, optimizer and metrics included."""
+        own = tuple(variable for group in self.root.walk() for variable in group.variables.values())
+        return own + self.others
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One ``EinsumDense`` of an attention layer, in Keras' own orientation."""
+
+    kernel: Variable
+    bias: Variable | None = None
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """Kernel and, where there is one, bias."""
+        return (self.kernel,) if self.bias is None else (self.kernel, self.bias)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionLayer:
+    """A Keras attention layer with four projections, whatever file it came from.
+
+    Kernels: query ``(features, heads, key_dim)``, key and value ``(features, key heads, key_dim or value_dim)``,
+    output ``(heads, value_dim, *output_shape)``. Biases: the kernel's axes without the input's.
+    What shapes cannot tell is None where the file has no configuration (``has_config`` is False).
+    """
+
+    name: str
+    kind: str
+    path: str
+    query: Projection
+    key: Projection
+    value: Projection
+    output: Projection
+    gate: Projection | None = None
+    class_name: str | None = None
+    has_config: bool = False
+    attention_axes: tuple[int, ...] | None = None
+    input_rank: int | None = None
+    dropout: float | None = None
+    sliding_window: int | None = None
+    compute_dtype: str | None = None
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def num_heads(self) -> int:
+        """Number of query heads."""
+        return self.query.kernel.shape[1]
+
+    @property
+    def num_key_value_heads(self) -> int:
+        """Number of key and value heads; less than ``num_heads`` in grouped attention."""
+        return self.key.kernel.shape[1]
+
+    @property
+    def key_dim(self) -> int:
+        """Size of one query or key head (not PyTorch's ``kdim``)."""
+        return self.query.kernel.shape[2]
+
+    @property
+    def value_dim(self) -> int:
+        """Size of one value head (not PyTorch's ``vdim``)."""
+        return self.value.kernel.shape[2]
+
+    @property
+    def query_features(self) -> int:
+        """Width of the query input."""
+        return self.query.kernel.shape[0]
+
+    @property
+    def key_features(self) -> int:
+        """Width of the key input (PyTorch's ``kdim``)."""
+        return self.key.kernel.shape[0]
+
+    @property
+    def value_features(self) -> int:
+        """Width of the value input (PyTorch's ``vdim``)."""
+        return self.value.kernel.shape[0]
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of one output position; rank 1 but for a Keras ``output_shape`` tuple."""
+        return self.output.kernel.shape[2:]
+
+    @property
+    def output_features(self) -> int:
+        """Number of features of one output position."""
+        return math.prod(self.output_shape)
+
+    @property
+    def use_bias(self) -> bool:
+        """Whether any projection has a bias."""
+        return any(projection.bias is not None for projection in self.projections.values())
+
+    @property
+    def dtype(self) -> str:
+        """Storage dtype of the kernels."""
+        return self.query.kernel.dtype
+
+    @property
+    def projections(self) -> dict[str, Projection]:
+        """The projections by the names that rules use."""
+        named = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
+        return named if self.gate is None else named | {"gate": self.gate}
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """All variables of the layer."""
+        return tuple(variable for projection in self.projections.values() for variable in projection.variables)
+
+    @property
+    def parameters(self) -> int:
+        """Number of trained numbers in the layer."""
+        return sum(variable.size for variable in self.variables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookalike:
+    """Something that resembles attention and is not converted: named, with the reason and the way on.
+
+    ``blocking`` is True where silence would lose attention weights; then a conversion of the whole file is refused.
+    """
+
+    name: str
+    kind: str
+    reason: str
+    next_step: str
+    blocking: bool
+    variables: tuple[Variable, ...] = ()
+
+
+Step = Literal["move", "rescale", "identity", "zeros"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A block of rows of a target tensor: a source array, how its axes move, and one step.
+
+    ``source`` is ``"<projection>.<kernel|bias>"``; a ``head_dim`` axis is padded with zeros to the layout's head
+    size. ``rescale`` multiplies by ``sqrt(head size / key_dim)``; ``identity`` and ``zeros`` have no source.
+    """
+
+    source: str
+    pattern: str
+    step: Step = "move"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row of a layout: the target key, and the pieces that are stacked along its first axis."""
+
+    target: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSpec:
+    """The module that a layer's tensors load into: a class of ``torch.nn`` or of ``mha_convert.modules``."""
+
+    class_name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerPlan:
+    """How one layer is laid out: where its tensors go, by which rules, for which module.
+
+    ``head_size`` is the size of one head in the target, ``embed_dim`` heads times that. ``fits`` is None, or says
+    why the placement that was asked for does not fit this layer and which one was taken.
+    """
+
+    layer: AttentionLayer
+    prefix: str
+    placement: str
+    head_size: int
+    embed_dim: int
+    rules: tuple[Rule, ...]
+    module: ModuleSpec
+    fits: str | None = None
+
+    @property
+    def scale(self) -> float:
+        """Factor that makes PyTorch's ``1/sqrt(head_size)`` equal to Keras' ``1/sqrt(key_dim)``."""
+        return math.sqrt(self.head_size / self.layer.key_dim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole conversion, checked before any array is read. ``dtype`` None keeps each layer's own."""
+
+    layout: str
+    placement: str
+    dtype: str | None
+    layers: tuple[LayerPlan, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One tensor to be written, described but not made; ``read()`` makes it, in C order."""
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], Array] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Where the numbers of one layer went; ``source`` must be ``moved + rescaled``."""
+
+    source: int
+    moved: int
+    rescaled: int
+    padding: int
+    identity: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One measured difference between PyTorch and a reference.
+
+    ``case`` names the masks, ``what`` is "output" or "scores", ``weights`` says which tensors the module held
+    ("float64" conversion, or the "stored" ones). ``error`` is the largest absolute difference, ``relative`` the
+    same divided by the reference's largest value, ``bound`` what ``relative`` must not exceed.
+    """
+
+    layer: str
+    case: str
+    what: str
+    weights: str
+    reference: str
+    error: float
+    relative: float
+    bound: float
+
+    @property
+    def passed(self) -> bool:
+        """False for NaN, too."""
+        return self.relative <= self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTensor:
+    """The bit-for-bit statement: a tensor in the target is the float64 conversion, rounded ``rounded`` times."""
+
+    layer: str
+    key: str
+    dtype: str
+    rounded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a conversion or a verification did. ``reference`` is what the layers were compared with, or None."""
+
+    source: Checkpoint
+    target: str
+    plan: Plan
+    reference: str | None
+    ledgers: Mapping[str, Ledger]
+    stored: tuple[StoredTensor, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    lookalikes: tuple[Lookalike, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """True where every layer was compared, and every comparison passed."""
+        compared = {comparison.layer for comparison in self.comparisons}
+        return compared == {item.layer.name for item in self.plan.layers} and all(c.passed for c in self.comparisons)

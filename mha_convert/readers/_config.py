@@ -1,0 +1,92 @@
+"""What a model's JSON says of its layers: plain data in, ``LayerConfig`` out. Nothing is imported by name."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..datatypes import LayerConfig
+from ..errors import ReadError, printable
+
+Json = Mapping[str, Any]
+NESTED_DTYPE = ("config", "name")
+
+
+def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
+    """One JSON object out of ``text``; anything else is a ``ReadError``."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ReadError(f"{source}: {member} is not valid JSON: {printable(error)}. Save the model again.") from error
+    if not isinstance(document, dict):
+        raise ReadError(f"{source}: {member} holds {type(document).__name__}, not an object. Save the model again.")
+    return document
+
+
+def mapping(value: Any) -> Json:
+    """``value`` where it is an object, an empty one where it is anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def child_layers(config: Json) -> list[Json]:
+    """Entries of a Functional or Sequential model, in Keras' order; empty for every other layer."""
+    layers = mapping(config.get("config")).get("layers")
+    return [entry for entry in layers if isinstance(entry, dict)] if isinstance(layers, list) else []
+
+
+def layer_config(entry: Json) -> LayerConfig:
+    """The facts about one layer, from its entry in ``config.layers`` (any Keras version)."""
+    settings = mapping(entry.get("config"))
+    registered = entry.get("registered_name")
+    class_name = str(entry.get("class_name", ""))
+    if ">" in class_name:  # Keras 2.12 and whole-model HDF5 put "package>Class" here
+        registered = class_name
+    return LayerConfig(
+        name=str(settings.get("name") or entry.get("name") or ""),
+        class_name=class_name.rpartition(">")[2],
+        registered_name=registered if isinstance(registered, str) and ">" in registered else None,
+        settings=settings,
+        input_rank=input_rank(entry),
+    )
+
+
+def input_rank(entry: Json) -> int | None:
+    """Rank of the (query) input, wherever this Keras version wrote a shape; None where it wrote none."""
+    settings, build = mapping(entry.get("config")), mapping(entry.get("build_config"))
+    shapes = (
+        settings.get("query_shape"),
+        mapping(build.get("shapes_dict")).get("query_shape"),
+        build.get("input_shape"),
+        first_tensor_shape(entry.get("inbound_nodes")),
+    )
+    for shape in shapes:
+        if isinstance(shape, dict):  # {"class_name": "TensorShape" or "__tuple__", "items": [...]}
+            shape = shape.get("items")
+        if isinstance(shape, list) and all(size is None or isinstance(size, int) for size in shape):
+            return len(shape)
+    return None
+
+
+def first_tensor_shape(nodes: Any) -> Any:
+    """Shape of the first argument of the first call; Keras 3 writes it, Keras 2 does not."""
+    node = mapping(nodes[0]) if isinstance(nodes, list) and nodes else {}
+    arguments = node.get("args")
+    while isinstance(arguments, list) and arguments:
+        arguments = arguments[0]
+    return mapping(mapping(arguments).get("config")).get("shape")
+
+
+def dtype_policy(settings: Json) -> str | None:
+    """Name of the layer's dtype policy ("float32", "mixed_float16", …), whatever form it was written in."""
+    policy = settings.get("dtype")
+    if isinstance(policy, dict):
+        policy = mapping(policy.get("config")).get("name")
+    return policy if isinstance(policy, str) else None
+
+
+def descendants(entry: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """Every layer below a model, with the path of user's layer names that leads to it."""
+    for child in child_layers(entry):
+        place = (*path, layer_config(child).name)
+        yield place, child
+        yield from descendants(child, place)

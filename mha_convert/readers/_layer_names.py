@@ -1,0 +1,95 @@
+"""Which layer of ``config.json`` a group of ``model.weights.h5`` belongs to.
+
+Before Keras 3.6 the weights file does not hold the user's layer names: groups are called after the class, with a
+counter. The names are found by counting as Keras did when it saved (``saving_lib._save_container_state``).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ._config import Json, child_layers, descendants, layer_config
+
+Version = tuple[int, ...]
+WEIGHTED_LAYERS_COUNT_TWICE = ((2, 12), (2, 14))  # "layer-N" and "layer_with_weights-N" were both enumerated
+VISITED_LAYERS_DO_NOT_COUNT = ((2, 14), (3, 0))
+
+
+def version_of(text: str | None) -> Version:
+    """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
+    return tuple(int(number) for number in re.findall(r"\d+", text or "")[:3])
+
+
+def between(version: Version, bounds: tuple[Version, Version]) -> bool:
+    """``bounds[0] <= version < bounds[1]``; False for an unknown version."""
+    return bool(version) and bounds[0] <= version < bounds[1]
+
+
+def snake_case(class_name: str) -> str:
+    """``MultiHeadAttention`` as ``multi_head_attention``, by the same steps as Keras."""
+    name = re.sub(r"\W+", "", class_name)
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def is_bare_operation(entry: Json) -> bool:
+    """Keras 3 lists ops such as ``NotEqual`` among the layers; they have no group."""
+    return str(entry.get("module") or "").startswith("keras.src.ops")
+
+
+def container_entries(model: Json) -> list[Json]:
+    """The layers that Keras counts when it saves ``model``."""
+    entries = [entry for entry in child_layers(model) if not is_bare_operation(entry)]
+    if str(model.get("class_name", "")).endswith("Sequential"):
+        entries = [entry for entry in entries if entry.get("class_name") != "InputLayer"]
+    return entries
+
+
+def assign(model: Json, groups: Mapping[str, Any], named: Mapping[str, str], weighted: Iterable[str], version: Version) -> dict[str, Json]:
+    """Config entry of each group in the container of a Functional or Sequential model.
+
+    Args:
+        model: the model's own entry.
+        groups: the groups in its container.
+        named: ``{group: user's layer name}``, written by Keras 3.6 and later; wins where it is there.
+        weighted: groups that hold variables.
+        version: of the Keras that saved.
+    """
+    entries = container_entries(model)
+    by_name = {layer_config(entry).name: entry for entry in entries}
+    if named:
+        return {group: by_name[name] for group, name in named.items() if name in by_name}
+    return by_counting(entries, groups, set(weighted), version)
+
+
+def by_counting(entries: list[Json], groups: Mapping[str, Any], weighted: set[str], version: Version) -> dict[str, Json]:
+    """The groups' entries where the file does not name them."""
+    twice = between(version, WEIGHTED_LAYERS_COUNT_TWICE)
+    entries = without_visited(entries, groups) if between(version, VISITED_LAYERS_DO_NOT_COUNT) else entries
+    used: Counter[str] = Counter()
+    found: dict[str, Json] = {}
+    for entry in entries:
+        stem = snake_case(layer_config(entry).class_name)
+        group = f"{stem}_{used[stem]}" if used[stem] else stem
+        used[stem] += 2 if twice and (group in weighted or group not in groups) else 1
+        if group in groups:
+            found[group] = entry
+    return found
+
+
+def without_visited(entries: list[Json], groups: Mapping[str, Any]) -> list[Json]:
+    """Leave out layers that a nested model shares with this one, where the file has no group for them here."""
+    stems = Counter(snake_case(layer_config(entry).class_name) for entry in entries)
+    present = Counter(re.sub(r"_\d+$", "", group) for group in groups)
+    visited: set[tuple[str, str]] = set()
+    kept = []
+    for entry in entries:
+        config = layer_config(entry)
+        stem = snake_case(config.class_name)
+        shared = (config.class_name, config.name) in visited and present[stem] < stems[stem]
+        inner = [layer_config(child) for _, child in descendants(entry)]
+        visited |= {(layer.class_name, layer.name) for layer in inner}
+        if not shared:
+            kept.append(entry)
+    return kept

@@ -1,0 +1,170 @@
+"""The weights layout of ``.keras`` and ``.weights.h5``: ``<container>/<layer>/<attribute>/vars/<i>``.
+
+Written by Keras 2.12 and later (``saving_lib``). A layer's variables are numbered in creation order (0 the kernel,
+1 the bias); since Keras 3.6 ``vars`` carries the layer's name in its attribute ``name``.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import h5py
+
+from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
+from ._config import Json, child_layers, layer_config
+from ._hdf5 import Hdf5Image, attribute, members
+from ._layer_names import Version, assign, between, version_of
+from ._tree import Node
+
+CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14
+NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
+NESTED_LISTS_ARE_LOST = ((2, 12), (3, 15))
+
+
+def is_v3(file: h5py.File) -> bool:
+    """Keras always writes a group ``vars`` at the root; a Windows build of 2.15 does, too."""
+    return isinstance(file.get("vars", getlink=True), h5py.HardLink)
+
+
+def read_weights(image: Hdf5Image, *, format: str, keras_version: str | None, model: Json | None) -> Checkpoint:
+    """Describe a v3 weights file; ``model`` is its ``config.json``, where there is one."""
+    version = version_of(keras_version)
+    root = Node()
+    with image.open() as file:
+        for path, dataset_or_label in contents(file, image):
+            place(root, path, dataset_or_label)
+    others = tuple(
+        replace(variable, role=role)
+        for name, role in NOT_LAYERS.items()
+        for node in root.children.pop(name, Node()).walk()
+        for variable in node.variables.values()
+    )
+    tree = Namer(version).group(root, "", "", model or {}, outermost=True)
+    notes = (*lost_in_nested_lists(tree, version, root), *lost_by_optimizer(tree, others))
+    return Checkpoint(
+        path=str(image.path),
+        format=format,
+        keras_version=keras_version,
+        has_config=model is not None,
+        root=tree,
+        others=others,
+        notes=notes,
+    )
+
+
+def contents(file: h5py.File, image: Hdf5Image) -> Iterator[tuple[list[str], Variable | str | None]]:
+    """Every dataset and every ``vars`` group, with its path split into parts.
+
+    Keras 2.15 on Windows wrote ``layers\\\\dense`` as one name; the backslash separates, too.
+    """
+    stack: list[tuple[list[str], h5py.Group]] = [([], file)]
+    while stack:
+        parts, group = stack.pop()
+        for name, item in members(group, image.path, len(parts)):
+            path = [*parts, *(part for part in re.split(r"[\\/]", name) if part)]
+            if isinstance(item, h5py.Dataset):
+                yield path, image.variable(item, "layer")
+            else:
+                stack.append((path, item))
+                label = attribute(item, "name") if path[-1] == "vars" else None
+                yield path, label if isinstance(label, str) else None
+
+
+def place(root: Node, path: list[str], found: Variable | str | None) -> None:
+    """Put one finding into the tree; ``vars`` belongs to the group that holds it."""
+    if isinstance(found, Variable):
+        root.at(part for part in path[:-1] if part != "vars").variables[path[-1]] = found
+    else:
+        node = root.at(part for part in path if part != "vars")
+        node.label = found or node.label
+
+
+def natural(name: str) -> list[Any]:
+    """Sort key that puts ``layer_2`` before ``layer_10``."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+@dataclass(frozen=True)
+class Namer:
+    """Turns nodes into named groups."""
+
+    version: Version
+
+    def group(self, node: Node, path: str, name: str, entry: Json, *, outermost: bool) -> Group:
+        """The group at ``path``; ``entry`` is its own JSON (empty where unknown).
+
+        ``outermost`` is True as long as only models (not custom layers) lie between it and the file's root.
+        """
+        children: dict[str, Group] = {}
+        for attribute_name in sorted(node.children, key=natural):
+            child = node.children[attribute_name]
+            place = f"{path}/{attribute_name}".lstrip("/")
+            if attribute_name in CONTAINERS:
+                children |= self.container(child, place, name, entry, outermost=outermost)
+            else:
+                full_name = f"{name}/{attribute_name}".lstrip("/")
+                children[attribute_name] = self.group(child, place, full_name, {}, outermost=False)
+        variables = {key: node.variables[key] for key in sorted(node.variables, key=natural)}
+        config: LayerConfig | None = layer_config(entry) if entry else None
+        return Group(path=path, name=name, config=config, variables=variables, children=children)
+
+    def container(self, node: Node, path: str, name: str, model: Json, *, outermost: bool) -> dict[str, Group]:
+        """The layers of a model (or in an attribute called ``layers``), by a key that no attribute has."""
+        labels = {group: child.label for group, child in node.children.items() if child.label}
+        weighted = [group for group, child in node.children.items() if child.has_variables()]
+        entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
+        order = {group: position for position, group in enumerate(entries)}
+        if labels:
+            positions = {layer_config(entry).name: i for i, entry in enumerate(child_layers(model))}
+            order = {group: positions.get(labels.get(group, ""), len(positions)) for group in node.children}
+        groups: dict[str, Group] = {}
+        for key in sorted(node.children, key=lambda group: (order.get(group, len(order)), natural(group))):
+            child, entry = node.children[key], entries.get(key, {})
+            own_name = layer_config(entry).name if entry else self.label(key, child, outermost)
+            full_name = f"{name}/{own_name}".lstrip("/")
+            inner = outermost and (bool(child_layers(entry)) or (not entry and is_model(child)))
+            groups[f"{path}/{key}"] = self.group(child, f"{path}/{key}", full_name, entry, outermost=inner)
+        return groups
+
+    @staticmethod
+    def label(group_name: str, node: Node, outermost: bool) -> str:
+        """The layer's name where the file has it and it says more than a process-wide counter."""
+        stem = re.sub(r"_\d+$", "", group_name)
+        counted = node.label is not None and re.fullmatch(rf"{re.escape(stem)}(_\d+)?", node.label)
+        return node.label if node.label and (outermost or not counted) else group_name
+
+
+def is_model(node: Node) -> bool:
+    """Whether a group without JSON is a nested model: it holds a container and nothing else of weight."""
+    return any(name in CONTAINERS for name in node.children)
+
+
+def lost_in_nested_lists(tree: Group, version: Version, root: Node) -> Iterator[str]:
+    """What Keras before 3.15 left out of the file: layers in lists of lists inside a custom layer."""
+    custom = sorted({group.config.title for group in tree.walk() if group.config and group.config.registered_name})
+    if not custom or not between(version, NESTED_LISTS_ARE_LOST):
+        return
+    found = [re.fullmatch(r"multi_head_attention(?:_(\d+))?", node.label or "") for node in root.walk()]
+    numbers = {int(match[1] or 0) for match in found if match}
+    missing = sorted(set(range(max(numbers, default=0))) - numbers)
+    names = ", ".join(f"multi_head_attention_{i}" if i else "multi_head_attention" for i in missing[:5])
+    trace = f"the automatic names in this file skip {names}" if missing else "such a file does not show it"
+    yield (
+        f"Custom classes ({', '.join(custom)}): Keras before 3.15 does not save layers that sit in lists of lists "
+        f"inside a custom layer; {trace}. Compare the number of attention layers with your model's."
+    )
+
+
+def lost_by_optimizer(tree: Group, others: tuple[Variable, ...]) -> Iterator[str]:
+    """An optimizer keeps state in the shape of every trained variable: a shape without variable was lost."""
+    kept = {variable.shape for group in tree.walk() for variable in group.variables.values()}
+    slots = Counter(variable.shape for variable in others if variable.role == "optimizer" and len(variable.shape) > 1)
+    lost = sorted(shape for shape in slots if shape not in kept)
+    if lost:
+        shapes = ", ".join(str(shape) for shape in lost[:5])
+        yield (
+            f"The optimizer holds state for variables of shape {shapes}, which the file does not hold: these layers "
+            "were not saved. Save the weights of those layers on their own."
+        )

@@ -1,0 +1,83 @@
+"""``.keras`` files: a zip of ``metadata.json``, ``config.json`` and ``model.weights.h5`` (Keras 2.12 and later)."""
+
+import struct
+import zipfile
+from pathlib import Path
+
+from ..datatypes import Checkpoint
+from ..errors import ReadError, printable
+from ._config import parse_json
+from ._hdf5 import Hdf5Image
+from ._v3_layout import read_weights
+
+FORMAT = "keras"
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+MAX_JSON = 32 << 20
+MAX_RATIO = 1100  # deflate cannot do better than 1032:1
+LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # PKWARE APPNOTE 4.3.7
+
+
+def accepts(head: bytes, path: Path) -> bool:
+    """A zip with Keras' ``config.json``."""
+    if not head.startswith(b"PK\x03\x04"):
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return CONFIG in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def read(path: Path) -> Checkpoint:
+    """Describe the model; raises ``ReadError`` for a damaged archive, or one without HDF5 weights."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if names.count(WEIGHTS) != 1:
+                raise ReadError(f"{path}: {missing_weights(names)}")
+            config = parse_json(small_member(archive, CONFIG, path), path, CONFIG)
+            metadata = parse_json(small_member(archive, METADATA, path), path, METADATA) if METADATA in names else {}
+            image = weights_image(archive, path)
+    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise ReadError(
+            f"{path}: the zip archive cannot be read: {printable(error)}. The file is damaged; copy or download it again."
+        ) from error
+    version = metadata.get("keras_version")
+    return read_weights(image, format=FORMAT, keras_version=version if isinstance(version, str) else None, model=config)
+
+
+def missing_weights(names: list[str]) -> str:
+    """Why there is nothing to read, and what to do."""
+    if "model.weights.npz" in names:
+        return (
+            "holds 'model.weights.npz', which needs unpickling, and that could run code. "
+            "Save the model again in Keras' default form."
+        )
+    count = names.count(WEIGHTS)
+    return f"holds '{WEIGHTS}' {count} times, expected once. Save the model again with model.save('x.keras')."
+
+
+def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
+    """The content of a JSON member, bounded."""
+    size = archive.getinfo(name).file_size
+    if size > MAX_JSON:
+        raise ReadError(f"{path}: {name} is {size} bytes, expected at most {MAX_JSON}. This is not a file that Keras wrote.")
+    with archive.open(name) as member:
+        return member.read(MAX_JSON + 1)
+
+
+def weights_image(archive: zipfile.ZipFile, path: Path) -> Hdf5Image:
+    """Where the HDF5 member lies; a compressed one (a zip made by hand) is inflated into memory."""
+    member = archive.getinfo(WEIGHTS)
+    if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
+        with path.open("rb") as file:
+            file.seek(member.header_offset)
+            header = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+        start = member.header_offset + LOCAL_HEADER.size + header[-2] + header[-1]
+        return Hdf5Image(path, start, member.file_size)
+    if member.file_size > MAX_RATIO * max(member.compress_size, 1):
+        raise ReadError(
+            f"{path}: {WEIGHTS} says that {member.compress_size} bytes inflate to {member.file_size}, more than "
+            "a zip can hold. This is not a file that Keras wrote."
+        )
+    return Hdf5Image(path, content=archive.read(WEIGHTS))

@@ -1,0 +1,180 @@
+"""Legacy HDF5: ``model.save("x.h5")`` and ``save_weights("x.h5")`` of every Keras up to today.
+
+``[model_weights/]<layer>/<weight name>``: the root (or ``model_weights``) lists its layers in ``layer_names``, each
+layer lists its arrays in ``weight_names`` (``attn/query/kernel:0``; without ``:0`` since Keras 3.3). Names may
+hold ``/`` themselves, so the lists are followed and the tree is not walked.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+
+from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
+from ..errors import ReadError, printable
+from ._config import Json, child_layers, descendants, layer_config, parse_json
+from ._hdf5 import MAGIC, Hdf5Image, attribute, members
+from ._tree import Node
+
+WHOLE_MODEL, WEIGHTS_ONLY = "h5", "h5-weights"
+OPTIMIZER = "optimizer_weights"
+TOP_LEVEL = "top_level_model_weights"  # weights that the model itself owns; Keras 2.8 and later
+LayerPath = tuple[str, ...]
+
+
+def accepts(head: bytes, path: Path) -> bool:
+    """HDF5 with Keras' list of layers."""
+    if not head.startswith(MAGIC):
+        return False
+    with Hdf5Image(path).open() as file:
+        return is_hard(file, "model_weights") or attribute(file, "layer_names") is not None
+
+
+def is_hard(group: h5py.Group, name: str) -> bool:
+    """Whether ``name`` is in the group itself, and not a link elsewhere."""
+    return isinstance(group.get(name, getlink=True), h5py.HardLink)
+
+
+def read(path: Path) -> Checkpoint:
+    """Describe the model; raises ``ReadError`` for damage, and for what an aborted save left behind."""
+    image = Hdf5Image(path)
+    with image.open() as file:
+        whole = is_hard(file, "model_weights")
+        top = file["model_weights"] if whole else file
+        config = attribute(file, "model_config")
+        model = parse_json(config, path, "attribute model_config") if isinstance(config, str) else None
+        version = attribute(file, "keras_version") or attribute(top, "keras_version")
+        backend = attribute(file, "backend") or attribute(top, "backend")
+        found = list(layer_variables(top, image))
+        others = tuple(tree_variables(file[OPTIMIZER], image, "optimizer")) if is_hard(file, OPTIMIZER) else ()
+    return Checkpoint(
+        path=str(path),
+        format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
+        keras_version=version if isinstance(version, str) else None,
+        backend=backend if isinstance(backend, str) else None,
+        has_config=model is not None,
+        root=Tree(model or {}).build(found),
+        others=others,
+    )
+
+
+def layer_variables(top: h5py.Group, image: Hdf5Image) -> Iterator[tuple[str, str, Variable]]:
+    """Layer, weight name and variable, in Keras' order."""
+    layers = attribute(top, "layer_names")
+    if layers is None:
+        raise ReadError(
+            f"{image.path}: 'model_weights' has no attribute layer_names. "
+            "The file was not written to its end; save the model again."
+        )
+    layers = [*layers, *([TOP_LEVEL] if is_hard(top, TOP_LEVEL) else [])]
+    refuse_aborted_save(top, layers, image)
+    for layer in layers:
+        group = follow(top, layer, image)
+        for weight in attribute(group, "weight_names") or []:
+            dataset = follow(group, weight, image)
+            if not isinstance(dataset, h5py.Dataset):
+                raise ReadError(
+                    f"{image.path}: '{printable(layer)}/{printable(weight)}' is a group, expected an array. "
+                    "The file is damaged; save the model again."
+                )
+            yield layer, weight, image.variable(dataset, "layer")
+
+
+def refuse_aborted_save(top: h5py.Group, layers: list[str], image: Hdf5Image) -> None:
+    """Keras 3.0 to 3.2 stopped in the middle of saving attention as HDF5, and left the file on the disk."""
+    for layer in layers:
+        weights = (attribute(top[layer], "weight_names") or []) if is_hard(top, layer) else []
+        name, count = Counter(weights).most_common(1)[0] if weights else ("", 0)
+        if count > 1:
+            raise ReadError(
+                f"{image.path}: layer '{printable(layer)}' lists the weight '{printable(name)}' {count} times, expected "
+                "once: an aborted save (Keras 3.0 to 3.2 cannot write attention as .h5), most weights are not in the "
+                "file. Save the model again as .keras or .weights.h5."
+            )
+
+
+def follow(group: h5py.Group, name: str, image: Hdf5Image) -> h5py.Group | h5py.Dataset:
+    """The object at ``name``, link by link, so that none is followed out of the file."""
+    item = group
+    for part in name.split("/"):
+        if part in ("", ".", "..") or not isinstance(item, h5py.Group) or not is_hard(item, part):
+            raise ReadError(
+                f"{image.path}: '{printable(group.name)}' lists '{printable(name)}', which is not in the file. "
+                "The file is damaged or incomplete; copy it or save it again."
+            )
+        item = item[part]
+    return item
+
+
+def tree_variables(group: h5py.Group, image: Hdf5Image, role: Role) -> Iterator[Variable]:
+    """Every dataset below ``group``."""
+    stack = [(group, 0)]
+    while stack:
+        current, depth = stack.pop()
+        for _, item in members(current, image.path, depth):
+            if isinstance(item, h5py.Dataset):
+                yield image.variable(item, role)
+            else:
+                stack.append((item, depth + 1))
+
+
+class Tree:
+    """The layers as a tree of groups, named by the model's configuration where there is one."""
+
+    def __init__(self, model: Json) -> None:
+        self.model = model
+        self.entries = dict(descendants(model))
+
+    def build(self, found: list[tuple[str, str, Variable]]) -> Group:
+        """Sort the variables into groups. The root's configuration is the model's own."""
+        root = Node()
+        for layer, weight, variable in found:
+            *scopes, last = weight.split("/")
+            variables = root.at(self.place(layer, scopes)).variables
+            name = last.removesuffix(":0")
+            variables[name if name not in variables else f"{name} of {variable.path}"] = variable
+        return self.group(root, ())
+
+    def group(self, node: Node, owner: LayerPath) -> Group:
+        """The group named ``owner``, with everything below it."""
+        children = {name: self.group(child, (*owner, name)) for name, child in node.children.items()}
+        inside = [variable.path.rpartition("/")[0] for variable in node.variables.values()]
+        path = inside[0] if inside else common_place([child.path for child in children.values()])
+        return Group(path=path, name="/".join(owner), config=self.config(owner), variables=node.variables, children=children)
+
+    def config(self, owner: LayerPath) -> LayerConfig | None:
+        """The configuration of the layer at ``owner``; of the model itself for the root."""
+        entry = self.entries.get(owner) if owner else self.model
+        return layer_config(entry) if entry else None
+
+    def place(self, layer: str, scopes: list[str]) -> LayerPath:
+        """Names of the layers that own a weight, outermost first.
+
+        Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
+        layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
+        they belong.
+        """
+        for start in range(len(scopes)):
+            for end in range(start + 1, len(scopes) + 1):
+                if "/".join(scopes[start:end]) == layer:
+                    return self.nested(layer, tuple(scopes[end:]))
+        return self.nested(layer, tuple(scopes))
+
+    def nested(self, layer: str, inner: LayerPath) -> LayerPath:
+        """``(layer, *path through nested models, *inner)``."""
+        for length in range(len(inner), 0, -1):
+            matches = [path for path in self.entries if path[0] == layer and len(path) > 1 and path[-1] == inner[length - 1]]
+            if len(matches) == 1 and not child_layers(self.entries[matches[0]]):
+                return (*matches[0], *inner[length:])
+        return (layer, *inner)
+
+
+def common_place(paths: list[str]) -> str:
+    """The path in the file that all ``paths`` share; of a single one, its parent."""
+    shared = []
+    for parts in zip(*(path.split("/") for path in paths), strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return "/".join(shared[:-1] if len(paths) == 1 else shared)
