@@ -3,13 +3,25 @@
 import os
 import stat
 from pathlib import Path
+from typing import Protocol
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, reason
 from . import keras_zip, legacy_hdf5, weights_hdf5
 from .impostors import recognise
 
-READERS = (keras_zip, legacy_hdf5, weights_hdf5)
+
+class Reader(Protocol):
+    """What a reader module offers."""
+
+    def accepts(self, head: bytes, path: Path) -> bool:
+        """Whether the content is of this format."""
+
+    def read(self, path: Path) -> Checkpoint:
+        """Describe the model."""
+
+
+READERS: tuple[Reader, ...] = (keras_zip, legacy_hdf5, weights_hdf5)
 HEAD_SIZE = 512
 
 

@@ -62,7 +62,7 @@ def input_rank(entry: Json) -> int | None:
     for shape in shapes:
         if isinstance(shape, dict):  # {"class_name": "TensorShape" or "__tuple__", "items": [...]}
             shape = shape.get("items")
-        if isinstance(shape, list) and all(size is None or isinstance(size, int) for size in shape):
+        if isinstance(shape, (list, tuple)) and all(size is None or isinstance(size, int) for size in shape):
             return len(shape)
     return None
 

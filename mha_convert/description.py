@@ -1,0 +1,95 @@
+"""What a target says of itself: JSON in its metadata, enough to build its modules and to verify it again."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .datatypes import Checkpoint, LayerPlan, ModuleSpec, Plan
+from .errors import ReadError, printable
+
+FORM = 1
+CLASSES = ("MultiheadAttention", "ProjectedMultiheadAttention", "KerasMultiheadAttention")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerDescription:
+    """One layer of a target: its Keras name, where its keys are, and the module that takes them."""
+
+    name: str
+    prefix: str
+    module: ModuleSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetDescription:
+    """A target's own account of itself."""
+
+    layout: str
+    placement: str
+    dtype: str | None
+    layers: tuple[LayerDescription, ...]
+
+
+def describe_plan(plan: Plan, source: Checkpoint) -> str:
+    """The JSON text; the same plan gives the same text."""
+    document = {
+        "form": FORM,
+        "source": Path(source.path).name,
+        "keras_version": source.keras_version,
+        "layout": plan.layout,
+        "placement": plan.placement,
+        "dtype": plan.dtype,
+        "layers": [describe_layer(item) for item in plan.layers],
+    }
+    return json.dumps(document, separators=(",", ":"))
+
+
+def describe_layer(item: LayerPlan) -> dict[str, Any]:
+    """One layer, with the Keras sizes for whoever reads the file without us."""
+    layer = item.layer
+    return {
+        "name": layer.name,
+        "prefix": item.prefix,
+        "class": item.module.class_name,
+        "arguments": dict(item.module.arguments),
+        "keras": {
+            "num_heads": layer.num_heads,
+            "key_dim": layer.key_dim,
+            "value_dim": layer.value_dim,
+            "class": layer.class_name or layer.kind,
+        },
+    }
+
+
+def parse_description(text: str | None, path: Path) -> TargetDescription:
+    """Read the JSON back; anything that we did not write is refused.
+
+    Raises:
+        ReadError: no description, or one of another form.
+    """
+    if not text:
+        raise ReadError(
+            f"{path}: has no description of mha-convert in it. Give a file that `mha-convert convert` wrote."
+        )
+    try:
+        document = json.loads(text)
+        if document["form"] != FORM:
+            raise ReadError(f"{path}: its description has form {document['form']}, expected {FORM}. Convert again.")
+        return TargetDescription(
+            layout=str(document["layout"]),
+            placement=str(document["placement"]),
+            dtype=document["dtype"],
+            layers=tuple(parse_layer(entry) for entry in document["layers"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ReadError(f"{path}: its description is damaged: {printable(error)}. Convert again.") from error
+
+
+def parse_layer(entry: Mapping[str, Any]) -> LayerDescription:
+    """One layer; only our classes are taken."""
+    if entry["class"] not in CLASSES:
+        raise ValueError(f"no class {entry['class']}")
+    spec = ModuleSpec(class_name=entry["class"], arguments=dict(entry["arguments"]))
+    return LayerDescription(name=str(entry["name"]), prefix=str(entry["prefix"]), module=spec)

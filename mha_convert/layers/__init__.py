@@ -1,0 +1,110 @@
+"""What in a checkpoint is attention? A layer type is one module with ``match(group, ancestors)``.
+
+``match`` returns an ``AttentionLayer``, a ``Lookalike`` (attention of a kind that is named and not converted), or
+None. Types are asked in order; the first answer counts.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ..datatypes import AttentionLayer, Checkpoint, Group, Lookalike
+from ..errors import LayerError, printable
+from . import hand_written, multi_head_attention, unprojected
+
+
+class LayerType(Protocol):
+    """What a layer type module offers."""
+
+    def match(self, group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookalike | None:
+        """The layer in ``group``, if it is of this type."""
+
+
+LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, unprojected, hand_written)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that is, or resembles, attention."""
+
+    layers: tuple[AttentionLayer, ...]
+    lookalikes: tuple[Lookalike, ...]
+
+
+def find_layers(checkpoint: Checkpoint) -> tuple[AttentionLayer, ...]:
+    """Every attention layer with four projections, by structure, in the model's order where the file knows it.
+
+    Names are unique: where two layers have one name, both are called by their place in the file.
+
+    Raises:
+        LayerError: the arrays of a layer contradict its configuration.
+    """
+    return survey(checkpoint).layers
+
+
+def survey(checkpoint: Checkpoint) -> Findings:
+    """``find_layers``, and what was passed over."""
+    found = list(visit(checkpoint.root, ()))
+    layers = merged([item for item in found if isinstance(item, AttentionLayer)])
+    lookalikes = tuple(item for item in found if isinstance(item, Lookalike))
+    return Findings(with_unique_names(layers), lookalikes)
+
+
+def visit(group: Group, ancestors: tuple[Group, ...]) -> list[AttentionLayer | Lookalike]:
+    """Findings at and below ``group``, in order."""
+    for layer_type in LAYER_TYPES:
+        found = layer_type.match(group, ancestors)
+        if found is not None:
+            return [found]
+    below = [item for child in group.children.values() for item in visit(child, (*ancestors, group))]
+    other = None if below else hand_written.match_by_name(group)
+    return [other] if other else below
+
+
+def merged(layers: list[AttentionLayer]) -> list[AttentionLayer]:
+    """One of each: legacy HDF5 stores a layer twice that a model shares with a model inside it."""
+    kept: list[AttentionLayer] = []
+    for layer in layers:
+        if not any(is_same_layer(layer, other) for other in kept):
+            kept.append(layer)
+    return kept
+
+
+def is_same_layer(layer: AttentionLayer, other: AttentionLayer) -> bool:
+    """The same name under another model, the same configuration, and the same bytes."""
+    own, its = replace(layer, name="", path=""), replace(other, name="", path="")
+    same_name = layer.name.rpartition("/")[2] == other.name.rpartition("/")[2] and layer.has_config
+    if not same_name or own.attention_axes != its.attention_axes or own.dropout != its.dropout:
+        return False
+    pairs = list(zip(layer.variables, other.variables, strict=False))
+    same_form = len(layer.variables) == len(other.variables) and all(
+        (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs
+    )
+    return same_form and all(a.read().tobytes() == b.read().tobytes() for a, b in pairs)
+
+
+def with_unique_names(layers: list[AttentionLayer]) -> tuple[AttentionLayer, ...]:
+    """Layers of one name get their place in the file for a name, and say so."""
+    uses = Counter(layer.name for layer in layers)
+    return tuple(
+        replace(layer, name=layer.path, cautions=(*layer.cautions, f"{uses[layer.name]} layers are called '{layer.name}'; this one goes by its place in the file"))
+        if uses[layer.name] > 1
+        else layer
+        for layer in layers
+    )
+
+
+def select(layers: tuple[AttentionLayer, ...], names: list[str] | tuple[str, ...] | None) -> tuple[AttentionLayer, ...]:
+    """The layers called ``names``, in that order; all of them for None.
+
+    Raises:
+        LayerError: a name is not among them; the message lists those that are.
+    """
+    if names is None:
+        return layers
+    by_name = {layer.name: layer for layer in layers}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        known = ", ".join(printable(name) for name in by_name) or "none"
+        raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its attention layers are: {known}.")
+    return tuple(by_name[name] for name in dict.fromkeys(names))

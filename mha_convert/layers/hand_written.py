@@ -1,0 +1,79 @@
+"""Attention that people wrote themselves: named, with what it holds, and never guessed at.
+
+Kernels of rank 2 do not show the number of heads, so nothing here is converted.
+"""
+
+import re
+
+from ..datatypes import Group, Lookalike, Variable
+from ..errors import printable
+
+TRIPLES = (
+    ("query", "key", "value"),
+    ("query_dense", "key_dense", "value_dense"),
+    ("query_proj", "key_proj", "value_proj"),
+    ("q_proj", "k_proj", "v_proj"),
+    ("q_dense", "k_dense", "v_dense"),
+    ("q_linear", "k_linear", "v_linear"),
+    ("wq", "wk", "wv"),
+    ("w_q", "w_k", "w_v"),
+    ("q", "k", "v"),
+)
+PLAIN_VARIABLES = {"kernel", "bias", "gamma", "beta", "0", "1"}
+
+
+def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
+    """A query, a key and a value kernel of rank 2 side by side."""
+    kernels = {name.lower().lstrip("_"): variable for name, variable in matrices(group).items()}
+    for triple in TRIPLES:
+        if all(name in kernels for name in triple):
+            shapes = ", ".join(f"{name} {kernels[name].shape}" for name in triple)
+            return Lookalike(
+                name=group.name,
+                kind="hand-written attention",
+                reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads",
+                next_step="Port this layer by hand: a Dense kernel is the transpose of an nn.Linear weight",
+                blocking=False,
+                variables=inside(group),
+            )
+    return None
+
+
+def matrices(group: Group) -> dict[str, Variable]:
+    """Variables of rank 2: the group's own, and the only one of each child."""
+    own = {name: variable for name, variable in group.variables.items() if len(variable.shape) == 2}
+    for name, child in group.children.items():
+        found = [variable for variable in child.variables.values() if len(variable.shape) == 2]
+        if len(found) == 1:
+            own[name] = found[0]
+    return own
+
+
+def match_by_name(group: Group) -> Lookalike | None:
+    """A group that calls itself attention, holds arrays, and is none of the kinds that are known."""
+    name = group.config.class_name if group.config else group.name.rpartition("/")[2]
+    variables = inside(group)
+    if not re.search("attention", name, re.IGNORECASE) or not any(len(v.shape) > 1 for v in variables):
+        return None
+    if set(group.variables) <= PLAIN_VARIABLES and len(variables) == len(group.variables) <= 2:
+        return None  # one Dense or LayerNormalization that has "attention" in its name
+    shapes = ", ".join(f"{printable(short(v.path))} {v.shape}" for v in variables[:4])
+    more = f" and {len(variables) - 4} more" if len(variables) > 4 else ""
+    return Lookalike(
+        name=group.name,
+        kind=printable(group.config.title if group.config else "attention by name"),
+        reason=f"its arrays are not the four kernels of MultiHeadAttention: {shapes}{more}",
+        next_step="Port this layer by hand",
+        blocking=False,
+        variables=variables,
+    )
+
+
+def inside(group: Group) -> tuple[Variable, ...]:
+    """Every variable at and below the group."""
+    return tuple(variable for part in group.walk() for variable in part.variables.values())
+
+
+def short(path: str) -> str:
+    """The end of a path, as far as it says something."""
+    return "/".join(part for part in path.split("/")[-3:] if part != "vars").removesuffix(":0")

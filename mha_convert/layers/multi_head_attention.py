@@ -1,0 +1,235 @@
+"""``keras.layers.MultiHeadAttention`` and ``GroupQueryAttention``: four ``EinsumDense`` with kernels of rank 3.
+
+https://keras.io/api/layers/attention_layers/multi_head_attention/
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..datatypes import AttentionLayer, Group, LayerConfig, Lookalike, Projection, Variable
+from ..errors import LayerError, printable
+from .other_mathematics import computes_more
+
+# Sub-layer names: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
+ROLES = {
+    "query": ("query_dense", "_query_dense", "query"),
+    "key": ("key_dense", "_key_dense", "key"),
+    "value": ("value_dense", "_value_dense", "value"),
+    "output": ("output_dense", "_output_dense", "attention_output"),
+    "gate": ("_gate_dense", "gate_dense", "gate"),
+}
+INNER = ("query", "key", "value")
+WITHOUT_WEIGHTS = ("_softmax", "_dropout_layer", "softmax", "dropout")
+KERNEL, BIAS = ("kernel", "0"), ("bias", "1")
+PLAIN_CLASSES = ("MultiHeadAttention", "CachedMultiHeadAttention")  # the latter KerasHub's, the same formula
+GROUPED_CLASSES = ("GroupedQueryAttention", "GroupQueryAttention")
+MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
+# What the configuration calls each size, for both classes.
+CONFIG_SIZES = {
+    "num_heads": ("num_heads", "num_query_heads"),
+    "num_key_value_heads": ("num_key_value_heads",),
+    "key_dim": ("key_dim", "head_dim"),
+    "value_dim": ("value_dim",),
+    "use_bias": ("use_bias",),
+}
+
+
+def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookalike | None:
+    """The layer in ``group``; a ``Lookalike`` where it cannot be described exactly; None where it is none.
+
+    Raises:
+        LayerError: the configuration contradicts the shapes of the arrays.
+    """
+    parts = sublayers(group)
+    if not all(role in parts for role in INNER) or not any(is_kernel(parts[role]) for role in INNER):
+        return None
+    kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
+    problem = incomplete(parts) or narrowed(parts) or computes_more(group, ancestors, known_children())
+    projections = {} if problem else {role: projection(part) for role, part in parts.items()}
+    problem = problem or disagreement(projections)
+    if problem:
+        reason, next_step = problem
+        inside = tuple(variable for part in group.walk() for variable in part.variables.values())
+        return Lookalike(name=group.name, kind=kind, reason=reason, next_step=next_step, blocking=True, variables=inside)
+    if projections["key"].kernel.shape[1] != projections["query"].kernel.shape[1]:
+        kind = GQA
+    layer = describe(group, kind, projections)
+    check_config(layer, group.config)
+    return layer
+
+
+def known_children() -> set[str]:
+    """Names of the groups that a plain layer has."""
+    return {alias for aliases in ROLES.values() for alias in aliases} | set(WITHOUT_WEIGHTS)
+
+
+def sublayers(group: Group) -> dict[str, Group]:
+    """The projections' groups by role."""
+    found: dict[str, Group] = {}
+    for role, aliases in ROLES.items():
+        present = [group.children[alias] for alias in aliases if alias in group.children]
+        if present:
+            found[role] = max(present, key=lambda child: len(child.variables))
+    return found
+
+
+def pick(group: Group, aliases: tuple[str, ...]) -> Variable | None:
+    """The variable that goes by one of the names."""
+    return next((group.variables[alias] for alias in aliases if alias in group.variables), None)
+
+
+def is_kernel(part: Group) -> bool:
+    """Whether the group holds a kernel with a heads axis, or what quantization made of one."""
+    return any(len(variable.shape) >= 3 or variable.dtype in ("int8", "uint8") for variable in part.variables.values())
+
+
+def projection(part: Group) -> Projection:
+    """Kernel and bias of one ``EinsumDense``."""
+    kernel = pick(part, KERNEL)
+    assert kernel is not None  # incomplete() looked
+    return Projection(kernel, pick(part, BIAS))
+
+
+def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
+    """Projections that this file does not hold."""
+    missing = [role for role in (*INNER, "output") if role not in parts or pick(parts[role], KERNEL) is None]
+    if not missing:
+        return None
+    return f"the file holds no {' and no '.join(missing)} kernel", "Save the model again; this file lost weights"
+
+
+def narrowed(parts: Mapping[str, Group]) -> tuple[str, str] | None:
+    """Quantized kernels and LoRA adapters: more arrays than kernel and bias, or kernels that are no floats."""
+    for role, part in parts.items():
+        kernel = pick(part, KERNEL)
+        extra = sorted(set(part.variables) - set(KERNEL) - set(BIAS))
+        if any("lora" in name for name in extra):
+            return f"its {role} carries a LoRA adapter beside the kernel", "Merge it first: save the model as .keras, which merges"
+        if extra or (kernel and not is_float(kernel.dtype)) or any("int" in v.dtype for v in part.variables.values()):
+            names = ", ".join(f"{printable(name)} {v.dtype}" for name, v in part.variables.items())
+            return f"its {role} is quantized ({names})", "Save the model before model.quantize()"
+    return None
+
+
+def is_float(dtype: str) -> bool:
+    """Whether kernels of this dtype hold the numbers themselves."""
+    return dtype in ("float32", "float64", "float16", "bfloat16")
+
+
+def disagreement(projections: Mapping[str, Projection]) -> tuple[str, str] | None:
+    """Shapes that four ``EinsumDense`` of one attention layer cannot have."""
+    shapes = {role: item.kernel.shape for role, item in projections.items()}
+    facts = list(shape_faults(shapes)) or list(bias_faults(projections))
+    if not facts:
+        return None
+    return f"its arrays are not those of {MHA}: {'; '.join(facts)}", "Port this layer by hand"
+
+
+def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+    """Each as expected against actual."""
+    query, key, value, output = (shapes[role] for role in (*INNER, "output"))
+    if not all(len(shapes[role]) == 3 for role in INNER) or len(output) < 3 or not all(map(all, shapes.values())):
+        yield f"kernels of rank 3 without empty axes expected, found {dict(shapes)}"
+        return
+    if key[1] != value[1]:
+        yield f"key kernel {key} and value kernel {value} have different heads"
+    if query[1] % key[1]:
+        yield f"query kernel {query} has no multiple of the heads of key kernel {key}"
+    if key[2] != query[2]:
+        yield f"query kernel {query} and key kernel {key} have different head sizes"
+    if output[:2] != (query[1], value[2]):
+        yield f"output kernel {output} does not begin with (heads, value_dim) = {(query[1], value[2])}"
+    gate = shapes.get("gate")
+    if gate is not None and gate != (query[0], query[1], value[2]):
+        yield f"gate kernel {gate} is not {(query[0], query[1], value[2])}"
+
+
+def bias_faults(projections: Mapping[str, Projection]) -> Iterator[str]:
+    """All projections or none have a bias, with the kernel's output axes."""
+    without = [role for role, item in projections.items() if item.bias is None]
+    if without and len(without) < len(projections):
+        yield f"{', '.join(without)} without bias, the other projections with one"
+    for role, item in projections.items():
+        expected = item.kernel.shape[2:] if role == "output" else item.kernel.shape[1:]
+        if item.bias is not None and item.bias.shape != expected:
+            yield f"{role} bias {item.bias.shape} is not {expected}"
+
+
+def describe(group: Group, kind: str, projections: Mapping[str, Projection]) -> AttentionLayer:
+    """The record, with what only the configuration can tell."""
+    config = group.config
+    settings: Mapping[str, Any] = config.settings if config else {}
+    window = settings.get("sliding_window")
+    return AttentionLayer(
+        name=group.name,
+        kind=kind,
+        path=group.path,
+        **projections,
+        class_name=config.title if config else None,
+        has_config=config is not None,
+        attention_axes=axes(settings.get("attention_axes")),
+        input_rank=config.input_rank if config else None,
+        dropout=number(settings.get("dropout")) if config else None,
+        sliding_window=window if isinstance(window, int) else None,
+        compute_dtype=compute_dtype(settings.get("dtype")),
+        cautions=tuple(subclass_caution(config)),
+    )
+
+
+def axes(value: Any) -> tuple[int, ...] | None:
+    """``attention_axes`` as a tuple, from any form that Keras wrote."""
+    if isinstance(value, dict):
+        value = value.get("items")
+    if isinstance(value, int):
+        value = [value]
+    return tuple(value) if isinstance(value, (list, tuple)) and all(isinstance(axis, int) for axis in value) else None
+
+
+def number(value: Any) -> float:
+    """A JSON number, 0 for anything else."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+
+
+def compute_dtype(policy: Any) -> str | None:
+    """What the layer computes in: ``mixed_float16`` stores float32 and computes in float16."""
+    if isinstance(policy, dict):
+        inner = policy.get("config")
+        policy = inner.get("name") if isinstance(inner, dict) else None
+    return policy.removeprefix("mixed_") if isinstance(policy, str) else None
+
+
+def subclass_caution(config: LayerConfig | None) -> Iterator[str]:
+    """A user's subclass may override ``call``; its arrays are those of the base class."""
+    if config and (config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES or is_foreign(config.registered_name)):
+        yield (
+            f"its class is {printable(config.title)}, not keras.layers.MultiHeadAttention: the four projections are "
+            "converted and proven by MultiHeadAttention's formula; what the class adds in its own code is not"
+        )
+
+
+def is_foreign(registered_name: str | None) -> bool:
+    """Whether a class of a plain name was registered by somebody else."""
+    return registered_name is not None and not registered_name.startswith(("keras>", "Keras>", "keras_hub>", "keras_nlp>"))
+
+
+def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
+    """Refuse a layer whose configuration and arrays differ: one of them is not this layer's."""
+    settings = config.settings if config else {}
+    facts = [
+        f"{name} is {printable(settings[key])} in the configuration, {getattr(layer, name)} in the arrays"
+        for name, keys in CONFIG_SIZES.items()
+        for key in keys
+        if is_size(settings.get(key)) and settings[key] != getattr(layer, name)
+    ]
+    if settings.get("use_gate") is True and layer.gate is None:
+        facts.append("use_gate is True in the configuration, but the arrays have no gate kernel")
+    if facts:
+        raise LayerError(
+            f"Layer '{printable(layer.name)}': {'; '.join(facts)}. "
+            "The file was changed or put together from two models; save the model again."
+        )
+
+
+def is_size(value: Any) -> bool:
+    """Whether the configuration says something that can be compared."""
+    return isinstance(value, int)

@@ -1,0 +1,66 @@
+"""Classes that keep four projections like ``MultiHeadAttention`` and compute something else with them.
+
+Told by structure first: a plain layer has no groups and no variables of its own beside its projections, softmax and
+dropout. Some classes show nothing of that; for these, and for files that hold no empty groups, the class names of
+KerasHub and Keras-CV families are a table.
+"""
+
+from collections.abc import Iterator
+
+from ..datatypes import Group
+from ..errors import printable
+
+ROTARY, RELATIVE, ALIBI = "rotary position embeddings", "relative position scores", "ALiBi biases"
+# Beginning of the class or group name of a KerasHub layer or model, and what its attention adds.
+FAMILIES = {
+    "llama": ROTARY,
+    "mistral": ROTARY,
+    "mixtral": ROTARY,
+    "qwen": ROTARY,
+    "gemma": ROTARY,
+    "phi3": ROTARY,
+    "gpt_neo_x": ROTARY,
+    "gptneox": ROTARY,
+    "gpt_oss": ROTARY,
+    "gptoss": ROTARY,
+    "moonshine": ROTARY,
+    "roformer": ROTARY,
+    "t5_gemma": ROTARY,
+    "t5gemma": ROTARY,
+    "smollm": ROTARY,
+    "falcon": ALIBI,
+    "bloom": ALIBI,
+    "xlnet": RELATIVE,
+    "xl_net": RELATIVE,
+    "two_stream_relative": RELATIVE,
+    "deberta": RELATIVE,
+    "disentangled": RELATIVE,
+    "t5_": RELATIVE,
+}
+PARTS = ("attention", "decoder", "encoder", "backbone", "block", "layer")
+NEXT_STEP = "Port this layer by hand: kernel.reshape(features, -1).T is the weight of an nn.Linear"
+
+
+def computes_more(group: Group, ancestors: tuple[Group, ...], plain_children: set[str]) -> tuple[str, str] | None:
+    """Reason and next step where the layer is more than its projections; None where nothing says so."""
+    family = next(families((*ancestors, group)), None)
+    if family:
+        name, adds = family
+        return f"it belongs to {printable(name)}, whose attention adds {adds}", NEXT_STEP
+    extra = [name for name in group.children if name not in plain_children]
+    own = [f"{name} {variable.shape}" for name, variable in group.variables.items()]
+    if extra or own:
+        parts = ", ".join(printable(part) for part in (*extra, *own))
+        return f"beside its projections it holds {parts}, which MultiHeadAttention does not have", NEXT_STEP
+    return None
+
+
+def families(groups: tuple[Group, ...]) -> Iterator[tuple[str, str]]:
+    """Every group of a known family, with what the family adds."""
+    for group in groups:
+        class_name = group.config.class_name if group.config else ""
+        for name in (class_name, group.path.rpartition("/")[2], group.name.rpartition("/")[2]):
+            lowered = name.lower().lstrip("_")
+            adds = next((adds for stem, adds in FAMILIES.items() if lowered.startswith(stem)), None)
+            if adds and any(part in lowered for part in PARTS):
+                yield name, adds

@@ -1,0 +1,117 @@
+"""Which PyTorch tensors hold this layer? A layout is one module: its rules are rows of data.
+
+A layout module has ``NAME``, ``PLACEMENTS``, ``REFUSALS`` (what it cannot hold) and ``lay_out(layer, placement)``.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..datatypes import AttentionLayer, LayerPlan, Plan
+from ..errors import LayoutError, printable
+from . import linear, mha
+from ._refusals import Refusal
+
+
+
+class Layout(Protocol):
+    """What a layout module offers."""
+
+    NAME: str
+    REFUSALS: tuple[Refusal, ...]
+
+    def lay_out(self, layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
+        """Where the layer's numbers go."""
+
+
+LAYOUTS: tuple[Layout, ...] = (mha, linear)
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+PLACEMENTS = mha.PLACEMENTS
+NAME_FIELD = "{name}"
+
+
+def plan(
+    layers: Sequence[AttentionLayer],
+    *,
+    layout: str = "mha",
+    placement: str = "projected",
+    prefix: str | None = None,
+    dtype: str | None = None,
+) -> Plan:
+    """Decide where every number goes; nothing is read.
+
+    Args:
+        layers: from ``find_layers``.
+        layout: ``"mha"`` or ``"linear"``.
+        placement: ``"projected"`` or ``"drop-in"``; only layout ``mha`` has the choice.
+        prefix: what stands before a layer's keys; ``{name}`` is the layer's name. None is ``"{name}"``, ``""`` gives
+            the bare keys of one module.
+        dtype: of the target; None keeps each layer's own.
+
+    Raises:
+        LayoutError: no such layout, placement or dtype; a layer that does not fit; two layers that claim one key.
+    """
+    chosen = choose(layout)
+    check_word("placement", placement, PLACEMENTS)
+    if dtype is not None:
+        check_word("dtype", dtype, DTYPES)
+    refuse([(layer, refusals(layer, layout)) for layer in layers], layout)
+    plans = tuple(chosen.lay_out(layer, placement, key_prefix(layer.name, prefix)) for layer in layers)
+    check_unique(plans)
+    return Plan(layout=layout, placement=placement, dtype=dtype, layers=plans)
+
+
+def choose(layout: str) -> Layout:
+    """The module of a layout."""
+    check_word("layout", layout, tuple(module.NAME for module in LAYOUTS))
+    return next(module for module in LAYOUTS if module.NAME == layout)
+
+
+def check_word(subject: str, word: str, words: Sequence[str]) -> None:
+    """Refuse a word that is not among ``words``."""
+    if word not in words:
+        raise LayoutError(f"No {subject} '{printable(word)}'. Choose one of: {', '.join(words)}.")
+
+
+def refusals(layer: AttentionLayer, layout: str) -> tuple[Refusal, ...]:
+    """Every reason why ``layout`` cannot hold ``layer``, each with the way on."""
+    return tuple(refusal for refusal in choose(layout).REFUSALS if refusal.applies(layer))
+
+
+def refuse(found: list[tuple[AttentionLayer, tuple[Refusal, ...]]], layout: str) -> None:
+    """One error for all layers that do not fit, with all reasons, and the command that converts the rest."""
+    facts = [
+        f"layer '{printable(layer.name)}' {reason.text(layer)}" for layer, reasons in found for reason in reasons
+    ]
+    if not facts:
+        return
+    steps = list(dict.fromkeys(reason.next_step for _, reasons in found for reason in reasons))
+    fitting = [layer.name for layer, reasons in found if not reasons]
+    if fitting:
+        steps.append(f"To convert the rest, give {selection(fitting)}")
+    raise LayoutError(f"Layout '{layout}' cannot hold this: {'; '.join(facts)}. {'. '.join(steps)}.")
+
+
+def selection(names: Sequence[str]) -> str:
+    """The ``--layer`` options that name some layers, shortened where they are many."""
+    shown = [f"--layer '{printable(name)}'" for name in names[:4]]
+    return " ".join(shown) + (f" (and {len(names) - 4} more)" if len(names) > 4 else "")
+
+
+def key_prefix(name: str, prefix: str | None) -> str:
+    """What stands before the keys of a layer: ``""`` or text that ends with a dot."""
+    text = (NAME_FIELD if prefix is None else prefix).replace(NAME_FIELD, name.replace("/", "."))
+    return text if not text or text.endswith(".") else f"{text}."
+
+
+def check_unique(plans: Sequence[LayerPlan]) -> None:
+    """Two layers must not write one key."""
+    owners: dict[str, str] = {}
+    for item in plans:
+        for rule in item.rules:
+            key, name = item.prefix + rule.target, item.layer.name
+            if key in owners:
+                raise LayoutError(
+                    f"Layers '{printable(owners[key])}' and '{printable(name)}': both would write '{printable(key)}'. "
+                    f"Convert one of them with --layer, or give a --prefix with {NAME_FIELD} in it."
+                )
+            owners[key] = name

@@ -1,0 +1,50 @@
+"""Layout ``linear``: the four projections as ``nn.Linear`` in Keras' own sizes; every number is moved, none added."""
+
+from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
+from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from ._refusals import PLAIN_ONLY
+
+NAME = "linear"
+REFUSALS = PLAIN_ONLY
+
+RULES = (
+    Rule("q_proj.weight", (Piece("query.kernel", WEIGHT),)),
+    Rule("q_proj.bias", (Piece("query.bias", BIAS),)),
+    Rule("k_proj.weight", (KEY,)),
+    Rule("k_proj.bias", (KEY_BIAS,)),
+    Rule("v_proj.weight", (VALUE,)),
+    Rule("v_proj.bias", (VALUE_BIAS,)),
+    Rule("out_proj.weight", (OUTPUT,)),
+    Rule("out_proj.bias", (OUTPUT_BIAS_PIECE,)),
+)
+
+
+def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
+    """The layer's rules and module; ``placement`` makes no difference here."""
+    return LayerPlan(
+        layer=layer,
+        prefix=prefix,
+        placement="linear",
+        head_size=layer.key_dim,
+        embed_dim=layer.num_heads * layer.key_dim,
+        rules=tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias")),
+        module=module(layer),
+    )
+
+
+def module(layer: AttentionLayer) -> ModuleSpec:
+    """Our module that calls ``scaled_dot_product_attention``."""
+    return ModuleSpec(
+        class_name="KerasMultiheadAttention",
+        arguments={
+            "num_heads": layer.num_heads,
+            "key_dim": layer.key_dim,
+            "value_dim": layer.value_dim,
+            "query_features": layer.query_features,
+            "key_features": layer.key_features,
+            "value_features": layer.value_features,
+            "output_shape": list(layer.output_shape),
+            "dropout": layer.dropout or 0.0,
+            "bias": layer.use_bias,
+        },
+    )

@@ -1,0 +1,119 @@
+"""Layout ``mha``: every Keras layer as ``torch.nn.MultiheadAttention``, with at most two ``nn.Linear`` around it.
+
+``nn.MultiheadAttention(E, H)`` has heads of one size ``E / H`` and scales by ``1/sqrt(E / H)``; Keras has ``key_dim``
+and ``value_dim`` and scales by ``1/sqrt(key_dim)``. Heads are padded with zeros to one size, and the query is
+multiplied by ``sqrt(size / key_dim)``. Where the query's or the output's width is not ``E``, an ``nn.Linear`` carries
+the Keras kernel, and the weight inside is an identity. ``docs/layouts.md`` derives this.
+
+https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
+from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from ._refusals import PLAIN_ONLY
+
+NAME = "mha"
+PLACEMENTS = ("projected", "drop-in")
+REFUSALS = PLAIN_ONLY
+WRAPPED = "attention."
+
+QUERY, QUERY_BIAS = Piece("query.kernel", WEIGHT, "rescale"), Piece("query.bias", BIAS, "rescale")
+IDENTITY, ZEROS = Piece("embed_dim", "", "identity"), Piece("embed_dim", "", "zeros")
+
+QUERY_INSIDE, QUERY_OUTSIDE = (QUERY, QUERY_BIAS), (IDENTITY, ZEROS)
+QUERY_PROJECTION = (Rule("query_projection.weight", (QUERY,)), Rule("query_projection.bias", (QUERY_BIAS,)))
+OUTPUT_INSIDE = (Rule("out_proj.weight", (OUTPUT,)), Rule("out_proj.bias", (OUTPUT_BIAS_PIECE,)))
+OUTPUT_OUTSIDE = (Rule("out_proj.weight", (IDENTITY,)), Rule("out_proj.bias", (ZEROS,)))
+OUTPUT_PROJECTION = (
+    Rule("output_projection.weight", (OUTPUT,)),
+    Rule("output_projection.bias", (OUTPUT_BIAS_PIECE,)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a layer's projections go: inside ``nn.MultiheadAttention``, or into an ``nn.Linear`` around it."""
+
+    name: str
+    head_size: int
+    embed_dim: int
+    query_outside: bool
+    output_outside: bool
+    packed: bool
+    fits: str | None = None
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether anything stands around the stock module."""
+        return self.query_outside or self.output_outside
+
+
+def place(layer: AttentionLayer, placement: str) -> Placement:
+    """The sizes and places; ``fits`` says why ``drop-in`` was not possible."""
+    needed = max(layer.key_dim, layer.value_dim)
+    features, heads = layer.query_features, layer.num_heads
+    head_size, fits = needed, None
+    if placement == "drop-in":
+        if features % heads == 0 and features // heads >= needed:
+            head_size = features // heads
+        else:
+            placement, fits = "projected", (
+                f"drop-in needs query features {features} = heads {heads} × at least {needed}; placed with projections"
+            )
+    embed_dim = heads * head_size
+    return Placement(
+        name=placement,
+        head_size=head_size,
+        embed_dim=embed_dim,
+        query_outside=features != embed_dim,
+        output_outside=layer.output_shape != (embed_dim,),
+        packed=layer.key_features == layer.value_features == embed_dim,
+        fits=fits,
+    )
+
+
+def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
+    """The layer's rules and module."""
+    placed = place(layer, placement)
+    return LayerPlan(
+        layer=layer,
+        prefix=prefix,
+        placement=placed.name,
+        head_size=placed.head_size,
+        embed_dim=placed.embed_dim,
+        rules=rules(layer, placed),
+        module=module(layer, placed),
+        fits=placed.fits,
+    )
+
+
+def rules(layer: AttentionLayer, placed: Placement) -> tuple[Rule, ...]:
+    """The rows, in the order of PyTorch's own ``state_dict``."""
+    query, query_bias = QUERY_OUTSIDE if placed.query_outside else QUERY_INSIDE
+    separate = (Rule("q_proj_weight", (query,)), Rule("k_proj_weight", (KEY,)), Rule("v_proj_weight", (VALUE,)))
+    packed = (Rule("in_proj_weight", (query, KEY, VALUE)),)
+    inside = (
+        *(packed if placed.packed else separate),
+        Rule("in_proj_bias", (query_bias, KEY_BIAS, VALUE_BIAS)),
+        *(OUTPUT_OUTSIDE if placed.output_outside else OUTPUT_INSIDE),
+    )
+    rows = (
+        *(QUERY_PROJECTION if placed.query_outside else ()),
+        *(Rule(WRAPPED + rule.target, rule.pieces) if placed.wrapped else rule for rule in inside),
+        *(OUTPUT_PROJECTION if placed.output_outside else ()),
+    )
+    return tuple(rule for rule in rows if layer.use_bias or not rule.target.endswith("bias"))
+
+
+def module(layer: AttentionLayer, placed: Placement) -> ModuleSpec:
+    """The stock class where nothing stands around it, else ours that holds it."""
+    sizes: dict[str, Any] = {"embed_dim": placed.embed_dim, "num_heads": layer.num_heads}
+    widths = {} if placed.packed else {"kdim": layer.key_features, "vdim": layer.value_features}
+    options = {"dropout": layer.dropout or 0.0, "bias": layer.use_bias}
+    if not placed.wrapped:
+        return ModuleSpec(class_name="MultiheadAttention", arguments=sizes | widths | options | {"batch_first": True})
+    outside = {"query_features": layer.query_features, "output_shape": list(layer.output_shape)}
+    return ModuleSpec(class_name="ProjectedMultiheadAttention", arguments=sizes | outside | widths | options)

@@ -1,0 +1,257 @@
+"""The stages in order. Read this first.
+
+    read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify the draft ─▶ give it its name
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import layouts
+from .convert import convert, ledger
+from .datatypes import AttentionLayer, Checkpoint, Lookalike, Plan, Report
+from .description import TargetDescription, describe_plan, parse_description
+from .errors import LayerError, WriteError, printable
+from .layers import Findings, select, survey
+from .readers import read
+from .writers import StoredTarget, draft, open_target, writer_for
+from .writers._draft import check_target
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from .verify import Progress
+
+StrPath = str | os.PathLike[str]
+UNPROVEN = "none"
+
+
+def convert_file(
+    source: StrPath,
+    target: StrPath,
+    *,
+    layout: str = "mha",
+    placement: str = "projected",
+    layers: Sequence[str] | None = None,
+    prefix: str | None = None,
+    dtype: str | None = None,
+    reference: str = "numpy",
+    overwrite: bool = False,
+    on_progress: "Progress | None" = None,
+) -> Report:
+    """Convert the attention layers of a saved Keras model to a PyTorch ``state_dict``, and prove the result.
+
+    Args:
+        source: a ``.keras``, ``.h5`` or ``.weights.h5`` file.
+        target: ends in ``.safetensors`` or ``.pt``; exists afterwards only if it was proven.
+        layout: ``"mha"`` or ``"linear"``, see ``docs/layouts.md``.
+        placement: ``"projected"`` or ``"drop-in"``.
+        layers: names of the layers to convert; None for all.
+        prefix: what stands before a layer's keys, with ``{name}`` for its name; ``""`` for bare keys.
+        dtype: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``; None keeps each layer's own.
+        reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a subprocess), or ``"none"``.
+        overwrite: whether an existing target is replaced.
+        on_progress: called with a layer's name, its index and the number of layers.
+
+    Raises:
+        ReadError, LayerError, LayoutError, WriteError, VerificationError: nothing was written.
+    """
+    path, writer = Path(target), writer_for(target)
+    check_target(path, overwrite=overwrite)
+    refuse_source_as_target(source, path)
+    checkpoint = read(source)
+    findings = survey(checkpoint)
+    chosen = layouts.plan(
+        convertible(checkpoint, findings, layers), layout=layout, placement=placement, prefix=prefix, dtype=dtype
+    )
+    with draft(path, overwrite=overwrite) as drafted:
+        writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
+        return prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
+
+
+def verify_file(
+    source: StrPath, target: StrPath, *, reference: str = "numpy", on_progress: "Progress | None" = None
+) -> Report:
+    """Prove an existing target against the source, by reading both files again.
+
+    Args:
+        source: the Keras file.
+        target: a file that ``convert_file`` wrote; it says itself which layers it holds, and how.
+        reference: ``"numpy"`` or ``"keras"``.
+        on_progress: called with a layer's name, its index and the number of layers.
+
+    Raises:
+        ReadError: a file is missing, damaged, or the target not one of ours.
+        LayerError, LayoutError: the source does not have the target's layers.
+        VerificationError: the target is not what the source's layers compute.
+    """
+    checkpoint = read(source)
+    findings = survey(checkpoint)
+    described = parse_description(open_target(target).description, Path(target))
+    chosen = plan_again(findings, described)
+    return prove(checkpoint, findings, chosen, Path(target), Path(target), reference, on_progress)
+
+
+def prove(
+    checkpoint: Checkpoint,
+    findings: Findings,
+    chosen: Plan,
+    written: Path,
+    target: Path,
+    reference: str,
+    on_progress: "Progress | None",
+) -> Report:
+    """Read the target back and verify it; only count it for reference ``none``."""
+    facts: dict[str, Any] = {
+        "source": checkpoint,
+        "target": str(target),
+        "plan": chosen,
+        "lookalikes": findings.lookalikes,
+        "notes": (*checkpoint.notes, *layer_notes(chosen), *unseen(checkpoint, chosen)),
+    }
+    if reference == UNPROVEN:
+        shapes = {tensor.key: tensor.shape for tensor in convert(chosen)}
+        return Report(reference=None, ledgers={item.layer.name: ledger(item, shapes) for item in chosen.layers}, **facts)
+    from .verify import verify  # imports torch
+
+    proof = verify(chosen, open_target(written, target.suffix.lower()), reference=reference, on_progress=on_progress)
+    return Report(
+        reference=proof.reference, ledgers=proof.ledgers, stored=proof.stored, comparisons=proof.comparisons, **facts
+    )
+
+
+def convertible(
+    checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None
+) -> tuple[AttentionLayer, ...]:
+    """The layers that were asked for; an error where attention would be left out in silence."""
+    blocking = [item for item in findings.lookalikes if item.blocking]
+    if names is not None:
+        asked = [item for item in blocking if item.name in names]
+        if asked:
+            raise LayerError(refusal(asked, findings.layers))
+        return select(findings.layers, tuple(names))
+    if blocking:
+        raise LayerError(refusal(blocking, findings.layers))
+    if not findings.layers:
+        raise LayerError(nothing_found(checkpoint, findings))
+    return findings.layers
+
+
+def refusal(items: Sequence[Lookalike], others: Sequence[AttentionLayer]) -> str:
+    """Each layer that cannot be converted, why, and how to convert the rest."""
+    facts = "; ".join(f"layer '{printable(item.name)}' ({item.kind}) is not converted: {item.reason}" for item in items)
+    steps = list(dict.fromkeys(item.next_step for item in items))
+    if others:
+        steps.append(f"To convert the rest, give {layouts.selection([layer.name for layer in others])}")
+    return f"{facts[0].upper()}{facts[1:]}. {'. '.join(steps)}."
+
+
+def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
+    """A file without attention says what it does hold."""
+    holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in findings.lookalikes[:4]]
+    groups = [group for group in checkpoint.root.walk() if group.variables]
+    names = ", ".join(printable(group.name or "the model itself") for group in groups[:6])
+    more = f" and {len(groups) - 6} more" if len(groups) > 6 else ""
+    facts = f"{len(checkpoint.variables)} variables in {len(groups)} layers ({names}{more})" if groups else "no variables"
+    also = f". It also holds {'; '.join(holds)}" if holds else ""
+    return (
+        f"{checkpoint.path}: no MultiHeadAttention in it, expected at least one; it holds {facts}{also}. "
+        "Look at it with `mha-convert inspect`."
+    )
+
+
+def plan_again(findings: Findings, described: TargetDescription) -> Plan:
+    """The plan that the target was made by, from the source's own layers."""
+    chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
+    prefixes = {layer.name: layer.prefix for layer in described.layers}
+    plans = tuple(
+        layouts.plan(
+            [layer],
+            layout=described.layout,
+            placement=described.placement,
+            prefix=prefixes[layer.name],
+            dtype=described.dtype,
+        ).layers[0]
+        for layer in chosen
+    )
+    return Plan(layout=described.layout, placement=described.placement, dtype=described.dtype, layers=plans)
+
+
+def layer_notes(chosen: Plan) -> tuple[str, ...]:
+    """What a user should know of single layers."""
+    notes = []
+    for item in chosen.layers:
+        name = printable(item.layer.name)
+        notes += [f"Layer '{name}': {caution}." for caution in item.layer.cautions]
+        notes += [f"Layer '{name}': {item.fits}."] if item.fits else []
+        computes, stores = item.layer.compute_dtype, item.layer.dtype
+        if computes and computes != stores:
+            notes.append(f"Layer '{name}': Keras stores {stores} and computes in {computes}; the proof is in float64.")
+    return tuple(notes)
+
+
+def unseen(checkpoint: Checkpoint, chosen: Plan) -> tuple[str, ...]:
+    """What this file cannot tell."""
+    blind = [item.layer for item in chosen.layers if not item.layer.has_config]
+    if not blind:
+        return ()
+    which = "this file has no configuration" if not checkpoint.has_config else "inside custom layers the file has no configuration"
+    return (
+        f"{len(blind)} of {len(chosen.layers)} layers: {which}, so dropout, attention axes, masks and a sliding window "
+        "cannot be seen; one time axis and no dropout are taken.",
+    )
+
+
+def refuse_source_as_target(source: StrPath, target: Path) -> None:
+    """The source is never written to."""
+    if target.exists() and Path(source).exists() and target.samefile(source):
+        raise WriteError(f"{target}: is the source itself. Give another name.")
+
+
+def from_keras_layer(
+    layer: Any, *, layout: str = "mha", placement: str = "projected", dtype: str | None = None
+) -> "nn.Module":
+    """A live ``keras.layers.MultiHeadAttention`` as a PyTorch module in evaluation mode, proven by the formula.
+
+    Neither Keras nor TensorFlow is imported here: the layer's own ``weights`` and ``get_config()`` are read.
+
+    Args:
+        layer: a built layer of Keras 2 or 3, on any backend.
+        layout: ``"mha"`` or ``"linear"``.
+        placement: ``"projected"`` or ``"drop-in"``.
+        dtype: of the module; None keeps the layer's own.
+
+    Returns:
+        ``torch.nn.MultiheadAttention`` where it fits alone, else a module of ``mha_convert.modules``; called alike,
+        batch first.
+
+    Raises:
+        LayerError: not an attention layer, or not built.
+        LayoutError: the layer does not fit the layout.
+        VerificationError: PyTorch does not reproduce the formula.
+    """
+    from .readers.live_layer import read_layer
+
+    checkpoint = read_layer(layer)
+    found = convertible(checkpoint, survey(checkpoint), None)
+    chosen = layouts.plan(found, layout=layout, placement=placement, prefix="", dtype=dtype)
+    return prove_in_memory(chosen)
+
+
+def prove_in_memory(chosen: Plan) -> "nn.Module":
+    """Make the tensors, prove them as if they had been read from a file, and load them."""
+    from .loading import build_module
+    from .verify import verify
+    from .writers.torch_file import as_tensor
+
+    tensors = {tensor.key: as_tensor(tensor.read()) for tensor in convert(chosen)}
+    target = StoredTarget(
+        path=Path("memory"),
+        description=None,
+        shapes={key: tuple(tensor.shape) for key, tensor in tensors.items()},
+        dtypes={key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()},
+        read=tensors.__getitem__,
+    )
+    verify(chosen, target)
+    return build_module(chosen.layers[0].module, tensors)

@@ -1,0 +1,230 @@
+"""Proves a target: PyTorch's real modules against the Keras formula, and every stored bit against the conversion.
+
+Two statements per layer. The conversion, carried out in float64, agrees with Keras to 1e-10. Each stored tensor is
+that result rounded once to its dtype, bit for bit; where it was rounded, the effect on the output is measured and
+must stay below a bound that is computed from the dtype.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .. import convert as conversion
+from ..datatypes import Array, AttentionLayer, Comparison, LayerPlan, Ledger, Plan, StoredTensor
+from ..errors import VerificationError, printable
+from ..writers import StoredTarget
+from .cases import Case, cases
+from .formula import Result, attention, float32_effect, holds_exactly, rounding_effect
+from .genuine_keras import GenuineKeras
+
+if TYPE_CHECKING:
+    import torch
+
+REFERENCES = ("numpy", "keras")
+NUMPY = "the Keras formula in NumPy (float64)"
+BOUND = 1e-10
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What was measured; its making raises where anything differs."""
+
+    reference: str
+    stored: tuple[StoredTensor, ...]
+    comparisons: tuple[Comparison, ...]
+    ledgers: Mapping[str, Ledger]
+
+
+def verify(
+    plan: Plan, target: StoredTarget, *, reference: str = "numpy", on_progress: Progress | None = None
+) -> Proof:
+    """Prove that ``target`` is what ``plan`` makes of its source, and that PyTorch computes with it what Keras does.
+
+    Args:
+        plan: from ``plan``; its layers are read from the source again.
+        target: from ``open_target``.
+        reference: ``"numpy"``, or ``"keras"`` for genuine Keras as well.
+        on_progress: called with each layer's name, its index and the number of layers.
+
+    Raises:
+        VerificationError: anything differs; the message names the layer, the tensor or case, and the difference.
+    """
+    if reference not in REFERENCES:
+        raise VerificationError(f"No reference '{printable(reference)}'. Choose one of: {', '.join(REFERENCES)}.")
+    check_keys(plan, target)
+    stored: list[StoredTensor] = []
+    comparisons: list[Comparison] = []
+    ledgers: dict[str, Ledger] = {}
+    with ExitStack() as stack:
+        keras = stack.enter_context(GenuineKeras()) if reference == "keras" else None
+        for index, item in enumerate(plan.layers):
+            if on_progress:
+                on_progress(item.layer.name, index, len(plan.layers))
+            ledgers[item.layer.name] = conversion.ledger(item, target.shapes)
+            layer_proof = LayerProof.begin(item, plan, target)
+            stored += layer_proof.stored
+            for comparison in layer_proof.comparisons(keras):
+                refuse_failure(comparison)
+                comparisons.append(comparison)
+        name = NUMPY if keras is None else f"{NUMPY} and {keras.name}"
+    return Proof(reference=name, stored=tuple(stored), comparisons=tuple(comparisons), ledgers=ledgers)
+
+
+def check_keys(plan: Plan, target: StoredTarget) -> None:
+    """The target holds the plan's tensors, in their shapes and dtypes, and nothing else."""
+    expected = {tensor.key: tensor for tensor in conversion.convert(plan)}
+    missing, surplus = expected.keys() - target.shapes.keys(), target.shapes.keys() - expected.keys()
+    if missing or surplus:
+        facts = [f"{word} {', '.join(printable(k) for k in sorted(keys)[:4])}" for word, keys in (("missing", missing), ("unexpected", surplus)) if keys]
+        raise VerificationError(f"{target.path}: tensors differ from the source's: {'; '.join(facts)}. Convert again.")
+    for key, tensor in expected.items():
+        found = (target.shapes[key], target.dtypes[key])
+        if found != (tensor.shape, tensor.dtype):
+            raise VerificationError(
+                f"{target.path}: '{printable(key)}' is {found[1]} {found[0]}, expected {tensor.dtype} {tensor.shape}. Convert again."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerProof:
+    """One layer in hand: Keras' arrays in float64, the exact tensors, and those of the target."""
+
+    item: LayerPlan
+    arrays: Mapping[str, Array]
+    exact: Mapping[str, Array]
+    found: Mapping[str, "torch.Tensor"]
+    stored: tuple[StoredTensor, ...]
+    rounded: Mapping[str, str]
+
+    @classmethod
+    def begin(cls, item: LayerPlan, plan: Plan, target: StoredTarget) -> "LayerProof":
+        """Read both files again and make the bit-for-bit statement."""
+        arrays = source_arrays(item.layer)
+        dtype = plan.dtype or item.layer.dtype
+        exact = {rule.target: conversion.apply(rule, item, "float64") for rule in item.rules}
+        found = {rule.target: target.read(item.prefix + rule.target) for rule in item.rules}
+        stored = tuple(
+            compare_bits(item, key, exact[key], found[key], dtype) for key in exact
+        )
+        return cls(
+            item=item,
+            arrays=arrays,
+            exact=exact,
+            found=found,
+            stored=stored,
+            rounded=rounded_arrays(item, dtype) if any(tensor.rounded for tensor in stored) else {},
+        )
+
+    def comparisons(self, keras: GenuineKeras | None) -> Iterator[Comparison]:
+        """Every measured difference."""
+        from ..writers.torch_file import as_tensor
+        from .pytorch import module_in_float64, run
+
+        layer, calls = self.item.layer, cases(self.item.layer, self.arrays)
+        exact = {key: as_tensor(array) for key, array in self.exact.items()} if self.rounded else self.found
+        module = module_in_float64(self.item.module, exact)
+        genuine = keras.results(layer, self.arrays, calls) if keras else [None] * len(calls)
+        results = [run(module, case, layer.num_heads) for case in calls]
+        for case, result, theirs in zip(calls, results, genuine, strict=True):
+            expected = attention(self.arrays, case.inputs)
+            yield from self.compare(case, result, (expected, expected.output), NUMPY)
+            if keras and theirs:
+                allowed = float32_effect(self.arrays, case.inputs)
+                yield from self.compare(case, result, theirs, keras.name, allowed)
+        if self.rounded:
+            module = module_in_float64(self.item.module, self.found)
+            for case in calls:
+                expected = attention(self.arrays, case.inputs)
+                allowed = rounding_effect(self.arrays, case.inputs, self.rounded)
+                result = run(module, case, layer.num_heads)
+                yield from self.compare(case, result, (expected, expected.output), NUMPY, allowed, weights="stored")
+
+    def compare(
+        self,
+        case: Case,
+        result: tuple[Result, Array],
+        expected: tuple[Result, Array],
+        reference: str,
+        allowed: Result | None = None,
+        weights: str = "float64",
+    ) -> Iterator[Comparison]:
+        """Output, per-head scores, and the output of the path without scores."""
+        (ours, ours_alone), (theirs, theirs_alone) = result, expected
+        room = (0.0, 0.0) if allowed is None else (float(allowed.output.max()), float(allowed.scores.max()))
+        for what, actual, wanted, slack in (
+            ("output", ours.output, theirs.output, room[0]),
+            ("scores", ours.scores, theirs.scores, room[1]),
+            ("output without scores", ours_alone, theirs_alone, room[0]),
+        ):
+            largest = float(np.abs(wanted).max()) or 1.0
+            error = float(np.abs(actual - wanted).max()) if actual.shape == wanted.shape else np.inf
+            yield Comparison(
+                layer=self.item.layer.name,
+                case=case.name,
+                what=what,
+                weights=weights,
+                reference=reference,
+                error=error,
+                relative=error / largest,
+                bound=BOUND + slack / largest,
+            )
+
+
+def source_arrays(layer: AttentionLayer) -> dict[str, Array]:
+    """Keras' arrays in float64, read again; NaN and infinity cannot be proven and are refused."""
+    arrays = {}
+    for role, projection in layer.projections.items():
+        for kind, variable in (("kernel", projection.kernel), ("bias", projection.bias)):
+            if variable is not None:
+                array = arrays[f"{role}.{kind}"] = variable.read().astype(np.float64)
+                odd = int(array.size - np.isfinite(array).sum())
+                if odd:
+                    raise VerificationError(
+                        f"Layer '{printable(layer.name)}': its {role} {kind} holds {odd} NaN or infinite numbers of "
+                        f"{array.size}, so equality means nothing. Give --reference none to convert it unproven."
+                    )
+    return arrays
+
+
+def rounded_arrays(item: LayerPlan, dtype: str) -> dict[str, str]:
+    """Keras' arrays that are rounded on their way to the target, with the dtype that they are rounded to."""
+    narrowed = not holds_exactly(item.layer.dtype, dtype)
+    return {
+        piece.source: dtype
+        for rule in item.rules
+        for piece in rule.pieces
+        if "." in piece.source and (narrowed or conversion.is_rescaled(piece, item))
+    }
+
+
+def compare_bits(item: LayerPlan, key: str, exact: Array, found: "torch.Tensor", dtype: str) -> StoredTensor:
+    """The stored tensor is the float64 conversion, rounded once: every bit."""
+    import torch
+
+    wanted = conversion.round_once(exact, dtype, f"{item.layer.name}: {key}")
+    bits = np.dtype(f"i{wanted.dtype.itemsize}")
+    actual = found.contiguous().view(getattr(torch, bits.name)).numpy()
+    different = actual != wanted.view(bits)
+    if different.any():
+        place = tuple(int(i) for i in np.argwhere(different)[0])
+        raise VerificationError(
+            f"Layer '{printable(item.layer.name)}': tensor '{printable(item.prefix + key)}' differs from Keras in "
+            f"{int(different.sum())} of {different.size} numbers, first at {list(place)}: {float(found[place]):.9g}, "
+            f"expected {float(wanted[place]):.9g}. Do not use this target; convert again."
+        )
+    rounded = bool((wanted.astype(np.float64) != exact).any())
+    return StoredTensor(layer=item.layer.name, key=item.prefix + key, dtype=dtype, rounded=rounded)
+
+
+def refuse_failure(comparison: Comparison) -> None:
+    """Turn a failed comparison into an error with its figures."""
+    if not comparison.passed:
+        raise VerificationError(
+            f"Layer '{printable(comparison.layer)}': with {comparison.case}, {comparison.what} of PyTorch "
+            f"({comparison.weights} weights) and {comparison.reference} differ by {comparison.relative:.3g} of the "
+            f"largest value, allowed {comparison.bound:.3g}. Nothing was written; report this with inspect --json."
+        )

@@ -1,0 +1,151 @@
+"""The Keras layer, written out in NumPy float64. Shares no code with the conversion.
+
+``keras.layers.MultiHeadAttention``: each input is projected, ``q = query · Wq + bq``; scores are
+``q · k / sqrt(key_dim)``, masked, and turned into weights by softmax; their average of the projected values is
+projected out. https://keras.io/api/layers/attention_layers/multi_head_attention/
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..datatypes import Array
+
+# Bits of the significand (with the leading one) and the exponent of the smallest normal number, by IEEE 754.
+FORMATS = {"float64": (53, -1022), "float32": (24, -126), "float16": (11, -14), "bfloat16": (8, -126)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Inputs of one call: ``(batch, length, features)`` each, and who may attend to whom.
+
+    ``attends`` is ``(batch, query_length, key_length)``, True where the query may attend, or None.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    attends: Array | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """``output (batch, query_length, *output_shape)``, ``scores (batch, heads, query_length, key_length)``."""
+
+    output: Array
+    scores: Array
+
+
+def attention(arrays: Mapping[str, Array], inputs: Inputs) -> Result:
+    """Keras' result in float64.
+
+    Args:
+        arrays: Keras' own arrays by ``"query.kernel"``, …, ``"output.bias"``, in float64.
+        inputs: of one call.
+    """
+    query, key, value = projected(arrays, inputs)
+    weights = softmax(masked(raw_scores(query, key), inputs.attends))
+    context = np.einsum("bhts,bshv->bthv", weights, value, optimize=True)
+    output = np.einsum("bthv,hv...->bt...", context, arrays["output.kernel"], optimize=True)
+    return Result(output=output + arrays.get("output.bias", 0.0), scores=weights)
+
+
+def projected(arrays: Mapping[str, Array], inputs: Inputs) -> tuple[Array, Array, Array]:
+    """Query, key and value heads ``(batch, length, heads, head_dim)``."""
+    query, key, value = (
+        np.einsum("btf,fhd->bthd", features, arrays[f"{role}.kernel"], optimize=True) + arrays.get(f"{role}.bias", 0.0)
+        for role, features in (("query", inputs.query), ("key", inputs.key), ("value", inputs.value))
+    )
+    return query, key, value
+
+
+def raw_scores(query: Array, key: Array) -> Array:
+    """``(batch, heads, query_length, key_length)``, scaled and not masked."""
+    scores: Array = np.einsum("bthd,bshd->bhts", query, key, optimize=True) / np.sqrt(query.shape[-1])
+    return scores
+
+
+def masked(scores: Array, attends: Array | None) -> Array:
+    """Blocked keys get minus infinity; a row without any key gets equal scores, as adding -1e9 does in Keras."""
+    if attends is None:
+        return scores
+    blocked = np.where(attends[:, None], scores, -np.inf)
+    return np.where(attends.any(-1)[:, None, :, None], blocked, 0.0)
+
+
+def softmax(scores: Array) -> Array:
+    """Over the last axis."""
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    weights: Array = powers / powers.sum(-1, keepdims=True)
+    return weights
+
+
+def holds_exactly(source: str, target: str) -> bool:
+    """Whether every number of one dtype is a number of the other."""
+    (bits, low), (target_bits, target_low) = FORMATS[source], FORMATS[target]
+    return bits <= target_bits and low >= target_low
+
+
+def rounding_effect(arrays: Mapping[str, Array], inputs: Inputs, dtypes: Mapping[str, str]) -> Result:
+    """How far outputs and scores can move when each array is rounded once to a dtype.
+
+    A bound, not an estimate: a number ``w`` moves by at most ``u |w| + t`` (unit roundoff ``u = 2^-bits``, half the
+    smallest subnormal ``t``), and the largest effect is followed through every step. Scores that move by at most ``d``
+    in a row change each attention weight by at most the factor ``exp(2 d)``.
+
+    Args:
+        arrays: Keras' arrays in float64.
+        inputs: of the call.
+        dtypes: of the rounded arrays only, by the same names.
+    """
+    size = {name: np.abs(array) for name, array in arrays.items()}
+    moved = {name: roundoff(size[name], dtypes.get(name)) for name in arrays}
+    heads = projected(arrays, inputs)
+    near = {role: np.abs(array) for role, array in zip(("query", "key", "value"), heads, strict=True)}
+    far = dict(zip(near, projected(moved, absolute(inputs)), strict=True))
+    cross = (near["query"], far["key"]), (far["query"], near["key"]), (far["query"], far["key"])
+    shift = sum(raw_scores(a, b) for a, b in cross)
+    weights = softmax(masked(raw_scores(heads[0], heads[1]), inputs.attends))
+    largest = masked(shift, inputs.attends).max(-1, keepdims=True)
+    weight_shift = weights * np.expm1(2 * largest)
+    context = np.einsum("bhts,bshv->bthv", weights, near["value"])
+    context_shift = np.einsum("bhts,bshv->bthv", weight_shift, near["value"] + far["value"])
+    context_shift += np.einsum("bhts,bshv->bthv", weights, far["value"])
+    kernel, kernel_shift = size["output.kernel"], moved["output.kernel"]
+    output = np.einsum("bthv,hv...->bt...", context_shift, kernel + kernel_shift, optimize=True)
+    output += np.einsum("bthv,hv...->bt...", context, kernel_shift, optimize=True)
+    return Result(output=output + moved.get("output.bias", 0.0), scores=weight_shift)
+
+
+def float32_effect(arrays: Mapping[str, Array], inputs: Inputs) -> Result:
+    """How far a result can be off when everything between the projections is computed in float32.
+
+    That is what genuine Keras does in a float64 layer: it rounds ``1/sqrt(key_dim)`` to float32, and where it calls a
+    fused kernel it casts the heads, too (measured with Keras 3.15.1 on TensorFlow and torch). The textbook bound: a
+    sum of ``n`` products is off by at most ``(n + 2) u`` of the sum of their sizes.
+    """
+    unit = 2.0 ** -FORMATS["float32"][0]
+    query, key, value = projected(arrays, inputs)
+    key_dim, key_length = query.shape[-1], key.shape[1]
+    weights = softmax(masked(raw_scores(query, key), inputs.attends))
+    shift = raw_scores(np.abs(query), np.abs(key)) * (key_dim + 4) * unit
+    largest = masked(shift, inputs.attends).max(-1, keepdims=True)
+    weight_shift = weights * (np.expm1(2 * largest) + (key_length + 4) * unit)
+    near = weight_shift + weights * (key_length + 2) * unit
+    context_shift = np.einsum("bhts,bshv->bthv", near, np.abs(value))
+    output = np.einsum("bthv,hv...->bt...", context_shift, np.abs(arrays["output.kernel"]), optimize=True)
+    return Result(output=output, scores=weight_shift)
+
+
+def roundoff(size: Array, dtype: str | None) -> Array:
+    """How far numbers of these sizes move when rounded once; 0 for None."""
+    if dtype is None:
+        return np.zeros_like(size)
+    bits, low = FORMATS[dtype]
+    return size * 2.0**-bits + (2.0 ** (low - bits) if low > -1000 else 0.0)
+
+
+def absolute(inputs: Inputs) -> Inputs:
+    """The inputs' sizes."""
+    return Inputs(query=np.abs(inputs.query), key=np.abs(inputs.key), value=np.abs(inputs.value), attends=inputs.attends)

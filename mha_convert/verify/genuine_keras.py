@@ -1,0 +1,122 @@
+"""Genuine Keras as a reference: the layer is rebuilt with the saved kernels, in a process of its own."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..datatypes import Array, AttentionLayer
+from ..errors import VerificationError, printable
+from .cases import Case
+from .formula import Result
+
+INSTALL = "Install it with `pip install 'mha-convert[keras]'`, or take --reference numpy"
+
+
+class GenuineKeras:
+    """A Keras process, started when first used. ``name`` says which Keras and backend it is."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+        self.folder = tempfile.TemporaryDirectory(prefix="mha-convert-")
+        self.messages = (Path(self.folder.name) / "messages").open("w+")
+        self.name = "genuine Keras"
+
+    def __enter__(self) -> "GenuineKeras":
+        """Look for Keras before any work is done."""
+        if importlib.util.find_spec("keras") is None:
+            self.__exit__(None, None, None)
+            raise VerificationError(f"Reference keras: Keras is not installed in this Python. {INSTALL}.")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process and remove its files."""
+        if self.process and self.process.stdin and self.process.stdout:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process.stdout.close()
+        self.messages.close()
+        self.folder.cleanup()
+
+    def start(self) -> subprocess.Popen[str]:
+        """The running process."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "mha_convert.verify.keras_worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.messages,
+                text=True,
+            )
+            who = self.hear(self.process)
+            self.name = f"Keras {who['keras']} on {who['backend']} {who['backend_version']} (float64)"
+        return self.process
+
+    def hear(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        """One line from the process; its end is an error that tells what it said last."""
+        assert process.stdout
+        line = process.stdout.readline()
+        if not line:
+            self.messages.seek(0)
+            said = [text.strip() for text in self.messages if text.strip()]
+            raise VerificationError(
+                f"Reference keras: the Keras process ended: {printable(said[-1] if said else process.wait())}. {INSTALL}."
+            )
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+    def results(
+        self, layer: AttentionLayer, arrays: Mapping[str, Array], cases: Sequence[Case]
+    ) -> list[tuple[Result, Array]]:
+        """Output and scores of every case, and the output of the call without scores."""
+        process = self.start()
+        request = Path(self.folder.name) / "request.npz"
+        np.savez(request, **payload(layer, arrays, cases))
+        assert process.stdin
+        process.stdin.write(f"{request}\n")
+        process.stdin.flush()
+        heard = self.hear(process)
+        if "error" in heard:
+            raise VerificationError(
+                f"Layer '{printable(layer.name)}': {self.name} cannot run it: {printable(heard['error'], 400)}. "
+                "Take --reference numpy, or another Keras version."
+            )
+        with np.load(heard["answer"]) as found:
+            return [
+                (Result(output=found[f"{i}/output"], scores=found[f"{i}/scores"]), found[f"{i}/alone"])
+                for i in range(len(cases))
+            ]
+
+
+def payload(layer: AttentionLayer, arrays: Mapping[str, Array], cases: Sequence[Case]) -> dict[str, Any]:
+    """What the process needs to know of one layer."""
+    weights = [name for role in ("query", "key", "value", "output") for name in (f"{role}.kernel", f"{role}.bias")]
+    sizes = {
+        "num_heads": layer.num_heads,
+        "key_dim": layer.key_dim,
+        "value_dim": layer.value_dim,
+        "use_bias": layer.use_bias,
+        "output_shape": layer.output_shape,
+        "query_features": layer.query_features,
+        "key_features": layer.key_features,
+        "value_features": layer.value_features,
+        "weights": [name for name in weights if name in arrays],
+        "cases": len(cases),
+    }
+    data: dict[str, Any] = {"sizes": json.dumps(sizes), **arrays}
+    for index, case in enumerate(cases):
+        data |= {f"{index}/{name}": getattr(case.inputs, name) for name in ("query", "key", "value")}
+        if case.inputs.attends is not None:
+            data[f"{index}/attends"] = case.inputs.attends
+        if case.mask == "causal mask":
+            data[f"{index}/causal"] = np.array(True)
+    return data

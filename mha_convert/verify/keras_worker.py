@@ -1,0 +1,102 @@
+"""Runs genuine Keras; a process of its own, as TensorFlow and torch in one process can crash each other.
+
+Reads a line with the path of a request (``.npz``), writes the answer beside it and prints its path; ends with the
+input. A request holds one layer's sizes and arrays, and the inputs of its cases.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+BACKENDS = ("tensorflow", "jax", "torch")
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever Keras and its backend print
+    quieten()
+    print(json.dumps(identify()), file=answers)  # noqa: T201 - the protocol
+    for line in sys.stdin:
+        try:
+            print(json.dumps({"answer": str(answer(Path(line.strip())))}), file=answers)  # noqa: T201
+        except Exception as error:  # noqa: BLE001 - whatever Keras raises is the parent's to tell
+            print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=answers)  # noqa: T201
+
+
+def quieten() -> None:
+    """Central processor only, no banners, and the first backend that is installed."""
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    os.environ.setdefault("JAX_ENABLE_X64", "1")
+    installed = (name for name in BACKENDS if importlib.util.find_spec(name))
+    with contextlib.suppress(StopIteration):
+        os.environ.setdefault("KERAS_BACKEND", next(installed))
+
+
+def identify() -> dict[str, str]:
+    """Which Keras this is."""
+    import keras
+
+    backend = keras.backend.backend()
+    module = sys.modules.get(backend)
+    return {"keras": keras.__version__, "backend": backend, "backend_version": getattr(module, "__version__", "")}
+
+
+def answer(request: Path) -> Path:
+    """Build the layer, run its cases, store the results."""
+    import numpy as np
+
+    with np.load(request) as archive:
+        data = {name: archive[name] for name in archive.files}
+    sizes = json.loads(str(data.pop("sizes")))
+    layer = build(sizes, data)
+    results: dict[str, Any] = {}
+    for index in range(sizes["cases"]):
+        output, scores, alone = call(layer, {key.split("/")[1]: data[key] for key in data if key.startswith(f"{index}/")})
+        results |= {f"{index}/output": output, f"{index}/scores": scores, f"{index}/alone": alone}
+    path = request.with_suffix(".answer.npz")
+    np.savez(path, **results)
+    return path
+
+
+def build(sizes: dict[str, Any], data: dict[str, Any]) -> Any:
+    """A genuine layer with the saved kernels."""
+    import keras
+    import numpy as np
+
+    layer = keras.layers.MultiHeadAttention(
+        sizes["num_heads"],
+        sizes["key_dim"],
+        value_dim=sizes["value_dim"],
+        use_bias=sizes["use_bias"],
+        output_shape=tuple(sizes["output_shape"]),
+        dtype="float64",
+    )
+    query, key, value = (np.zeros((1, 2, sizes[f"{role}_features"])) for role in ("query", "key", "value"))
+    layer(query, value, key)
+    layer.set_weights([data[name] for name in sizes["weights"]])
+    return layer
+
+
+def call(layer: Any, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Output with scores, and the output of a call without them (another path since Keras 3.7)."""
+    import keras
+
+    masks = {} if "attends" not in inputs else {"attention_mask": inputs["attends"]}
+    if "causal" in inputs:
+        masks = {"use_causal_mask": True}
+    arguments = (inputs["query"], inputs["value"], inputs["key"])
+    output, scores = layer(*arguments, return_attention_scores=True, training=False, **masks)
+    alone = layer(*arguments, training=False, **masks)
+    convert = keras.ops.convert_to_numpy if hasattr(keras, "ops") else lambda tensor: tensor.numpy()
+    return convert(output), convert(scores), convert(alone)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""How are tensors written? A writer is one module with ``SUFFIX``, ``write`` and ``open_target``."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ..datatypes import Tensor
+from ..errors import ReadError, WriteError, printable, reason
+from . import safetensors_file, torch_file
+from ._draft import draft
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["SUFFIXES", "WRITERS", "StoredTarget", "draft", "open_target", "write", "writer_for"]
+
+
+class Writer(Protocol):
+    """What a writer module offers."""
+
+    SUFFIX: str
+
+    def write(self, path: Path, tensors: Sequence[Tensor], description: str) -> None:
+        """Write the tensors and what the target says of itself."""
+
+    def open_target(self, path: Path) -> "StoredTarget":
+        """Read the target back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTarget:
+    """A written target: its own description, the shapes and dtypes in it, and ``read(key)`` for each tensor."""
+
+    path: Path
+    description: str | None
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str]
+    read: Callable[[str], "torch.Tensor"]
+
+
+WRITERS: tuple[Writer, ...] = (safetensors_file, torch_file)
+SUFFIXES = tuple(writer.SUFFIX for writer in WRITERS)
+
+
+def writer_for(target: str | os.PathLike[str]) -> Writer:
+    """The writer of a target's suffix.
+
+    Raises:
+        WriteError: no writer has this suffix.
+    """
+    suffix = Path(target).suffix.lower()
+    found = next((writer for writer in WRITERS if suffix == writer.SUFFIX), None)
+    if found is None:
+        raise WriteError(f"{target}: suffix '{printable(suffix)}' is unknown. Name the target {' or '.join(f'*{s}' for s in SUFFIXES)}.")
+    return found
+
+
+def write(path: str | os.PathLike[str], tensors: Sequence[Tensor], description: str = "", *, overwrite: bool = False) -> None:
+    """Write tensors to ``path`` without verification; the file appears when it is complete.
+
+    Args:
+        path: ends in ``.safetensors`` or ``.pt``.
+        tensors: from ``convert``.
+        description: what the target says of itself, from ``describe_plan``; ``load_modules`` needs it.
+        overwrite: whether an existing file is replaced.
+
+    Raises:
+        WriteError: unknown suffix, existing target, or the disk refuses.
+    """
+    writer = writer_for(path)
+    with draft(Path(path), overwrite=overwrite) as drafted:
+        writer.write(drafted, tensors, description)
+
+
+def open_target(path: str | os.PathLike[str], suffix: str | None = None) -> StoredTarget:
+    """A written ``.safetensors`` or ``.pt`` file, described; tensors are read one at a time.
+
+    Args:
+        path: the file.
+        suffix: of the form that it has, where its name does not show it.
+
+    Raises:
+        ReadError: missing, damaged, or of another form.
+    """
+    source = Path(path)
+    try:
+        size = source.stat().st_size
+    except OSError as error:
+        raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
+    if not size or not source.is_file():
+        raise ReadError(f"{source}: is {'empty' if source.is_file() else 'no file'}, expected a target of mha-convert. Convert again.")
+    return writer_for(f"target{suffix}" if suffix else source).open_target(source)

@@ -1,0 +1,61 @@
+"""A target appears complete or not at all: it is written under another name in its folder, then renamed."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import WriteError, reason
+
+
+def check_target(target: Path, *, overwrite: bool) -> None:
+    """Refuse what cannot be written, before any work is done."""
+    if target.is_dir():
+        raise WriteError(f"{target}: is a folder. Give the name of a file in it.")
+    if not target.parent.is_dir():
+        raise WriteError(f"{target}: there is no folder '{target.parent}'. Create it first.")
+    if target.exists() and not overwrite:
+        raise WriteError(f"{target}: exists already. Give --overwrite (overwrite=True) to replace it, or another name.")
+
+
+@contextmanager
+def draft(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """The path to write to; renamed to ``target`` when the block ends well, removed when it does not."""
+    check_target(target, overwrite=overwrite)
+    final = target.resolve()
+    path = final.with_name(f".{final.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.draft")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        yield path
+        commit(path, final, overwrite=overwrite)
+    except OSError as error:
+        raise WriteError(f"{target}: cannot be written: {reason(error)}. Nothing was left behind.") from error
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def commit(path: Path, final: Path, *, overwrite: bool) -> None:
+    """Bring the draft to the disk, then give it its name in one step."""
+    synchronise(path)
+    if overwrite:
+        path.replace(final)
+    else:
+        try:
+            os.link(path, final)  # fails where the name was taken meanwhile; a rename would replace it
+        except FileExistsError as error:
+            raise WriteError(f"{final}: was made by another process meanwhile. Give another name.") from error
+        except OSError:  # a file system without hard links
+            path.replace(final)
+    synchronise(final.parent)
+
+
+def synchronise(path: Path) -> None:
+    """Wait until the disk has it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError) if path.is_dir() else suppress():
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
