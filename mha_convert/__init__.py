@@ -1,8 +1,8 @@
 """Moves Keras ``MultiHeadAttention`` weights to PyTorch, and proves that nothing changed on the way.
 
-    >>> import mha_convert
-    >>> report = mha_convert.convert_file("model.keras", "attention.safetensors")  # doctest: +SKIP
-    >>> attention = mha_convert.load_modules("attention.safetensors")["mha"]       # doctest: +SKIP
+>>> import mha_convert
+>>> report = mha_convert.convert_file("model.keras", "attention.safetensors")  # doctest: +SKIP
+>>> attention = mha_convert.load_modules("attention.safetensors")["mha"]       # doctest: +SKIP
 """
 
 from importlib import import_module
@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .convert import convert
+    from .conversion import convert
     from .datatypes import (
         AttentionLayer,
         Checkpoint,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
     from .pipeline import convert_file, from_keras_layer, verify_file
     from .readers import read
-    from .verify import verify
+    from .verification import verify
     from .writers import open_target, write
 
 __version__ = version("mha-convert")
@@ -53,7 +53,7 @@ _HOMES = {
     "Variable": "datatypes",
     "VerificationError": "errors",
     "WriteError": "errors",
-    "convert": "convert",
+    "convert": "conversion",
     "convert_file": "pipeline",
     "find_layers": "layers",
     "from_keras_layer": "pipeline",
@@ -62,7 +62,7 @@ _HOMES = {
     "plan": "layouts",
     "read": "readers",
     "to_attn_mask": "modules",
-    "verify": "verify",
+    "verify": "verification",
     "verify_file": "pipeline",
     "write": "writers",
 }
@@ -98,3 +98,15 @@ __all__ = [
     "verify_file",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mha_convert' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return [*__all__, "__version__"]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
@@ -72,7 +71,7 @@ class Group:
         while stack:
             group = stack.pop()
             yield group
-            stack.extend(reversed(group.children.values()))
+            stack.extend(reversed([*group.children.values()]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,7 +189,9 @@ def causal_mask(query_length: int, key_length: int, device: torch.device) -> Ten
     return torch.ones(query_length, key_length, dtype=torch.bool, device=device).triu(1)
 
 
-def additive_mask(attn_mask: Tensor | None, key_padding_mask: Tensor | None, num_heads: int, like: Tensor) -> Tensor | None:
+def additive_mask(
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, num_heads: int, like: Tensor
+) -> Tensor | None:
     """PyTorch's two masks as one that is added to scores ``(batch, heads, query_length, key_length)``."""
     masks = []
     if attn_mask is not None:

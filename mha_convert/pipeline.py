@@ -1,19 +1,21 @@
 """The stages in order. Read this first.
 
-    read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify the draft ─▶ give it its name
+read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify the draft ─▶ give it its name
 """
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import layouts
-from .convert import convert, ledger
-from .datatypes import AttentionLayer, Checkpoint, Lookalike, Plan, Report
+from .conversion import convert, ledger
+from .datatypes import AttentionLayer, Checkpoint, LayerPlan, Lookalike, Plan, Report
 from .description import TargetDescription, describe_plan, parse_description
 from .errors import LayerError, WriteError, printable
 from .layers import Findings, select, survey
+from .module_source import module_source
 from .readers import read
 from .writers import StoredTarget, draft, open_target, writer_for
 from .writers._draft import check_target
@@ -21,10 +23,11 @@ from .writers._draft import check_target
 if TYPE_CHECKING:
     from torch import nn
 
-    from .verify import Progress
+    from .verification import Progress
 
 StrPath = str | os.PathLike[str]
 UNPROVEN = "none"
+KERAS_SUFFIXES = (".weights.h5", ".keras", ".h5", ".hdf5")
 
 
 def convert_file(
@@ -36,6 +39,7 @@ def convert_file(
     layers: Sequence[str] | None = None,
     prefix: str | None = None,
     dtype: str | None = None,
+    module: StrPath | None = None,
     reference: str = "numpy",
     overwrite: bool = False,
     on_progress: "Progress | None" = None,
@@ -50,6 +54,7 @@ def convert_file(
         layers: names of the layers to convert; None for all.
         prefix: what stands before a layer's keys, with ``{name}`` for its name; ``""`` for bare keys.
         dtype: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``; None keeps each layer's own.
+        module: where to write the modules that load the target, as source that needs torch alone; None for nowhere.
         reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a subprocess), or ``"none"``.
         overwrite: whether an existing target is replaced.
         on_progress: called with a layer's name, its index and the number of layers.
@@ -59,15 +64,22 @@ def convert_file(
     """
     path, writer = Path(target), writer_for(target)
     check_target(path, overwrite=overwrite)
+    if module is not None:
+        check_target(Path(module), overwrite=overwrite)
     refuse_source_as_target(source, path)
     checkpoint = read(source)
     findings = survey(checkpoint)
     chosen = layouts.plan(
         convertible(checkpoint, findings, layers), layout=layout, placement=placement, prefix=prefix, dtype=dtype
     )
-    with draft(path, overwrite=overwrite) as drafted:
+    with ExitStack() as stack:
+        drafted = stack.enter_context(draft(path, overwrite=overwrite))
         writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
-        return prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
+        report = prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
+        if module is not None:
+            text = module_source(chosen, Path(source).name, path.name)
+            stack.enter_context(draft(Path(module), overwrite=overwrite)).write_text(text, encoding="utf-8")
+        return report
 
 
 def verify_file(
@@ -112,8 +124,10 @@ def prove(
     }
     if reference == UNPROVEN:
         shapes = {tensor.key: tensor.shape for tensor in convert(chosen)}
-        return Report(reference=None, ledgers={item.layer.name: ledger(item, shapes) for item in chosen.layers}, **facts)
-    from .verify import verify  # imports torch
+        return Report(
+            reference=None, ledgers={item.layer.name: ledger(item, shapes) for item in chosen.layers}, **facts
+        )
+    from .verification import verify  # imports torch
 
     proof = verify(chosen, open_target(written, target.suffix.lower()), reference=reference, on_progress=on_progress)
     return Report(
@@ -121,9 +135,7 @@ def prove(
     )
 
 
-def convertible(
-    checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None
-) -> tuple[AttentionLayer, ...]:
+def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[AttentionLayer, ...]:
     """The layers that were asked for; an error where attention would be left out in silence."""
     blocking = [item for item in findings.lookalikes if item.blocking]
     if names is not None:
@@ -153,7 +165,9 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     groups = [group for group in checkpoint.root.walk() if group.variables]
     names = ", ".join(printable(group.name or "the model itself") for group in groups[:6])
     more = f" and {len(groups) - 6} more" if len(groups) > 6 else ""
-    facts = f"{len(checkpoint.variables)} variables in {len(groups)} layers ({names}{more})" if groups else "no variables"
+    facts = (
+        f"{len(checkpoint.variables)} variables in {len(groups)} layers ({names}{more})" if groups else "no variables"
+    )
     also = f". It also holds {'; '.join(holds)}" if holds else ""
     return (
         f"{checkpoint.path}: no MultiHeadAttention in it, expected at least one; it holds {facts}{also}. "
@@ -196,11 +210,31 @@ def unseen(checkpoint: Checkpoint, chosen: Plan) -> tuple[str, ...]:
     blind = [item.layer for item in chosen.layers if not item.layer.has_config]
     if not blind:
         return ()
-    which = "this file has no configuration" if not checkpoint.has_config else "inside custom layers the file has no configuration"
+    which = (
+        "this file has no configuration"
+        if not checkpoint.has_config
+        else "inside custom layers the file has no configuration"
+    )
     return (
         f"{len(blind)} of {len(chosen.layers)} layers: {which}, so dropout, attention axes, masks and a sliding window "
         "cannot be seen; one time axis and no dropout are taken.",
     )
+
+
+def explain_file(
+    source: StrPath, layer: str | None = None, *, layout: str = "mha", placement: str = "projected"
+) -> tuple[LayerPlan, ...]:
+    """The plans of one layer or of all, for ``explain``."""
+    checkpoint = read(source)
+    chosen = convertible(checkpoint, survey(checkpoint), None if layer is None else [layer])
+    return layouts.plan(chosen, layout=layout, placement=placement).layers
+
+
+def default_target(source: StrPath) -> Path:
+    """``<source's name>.safetensors`` in the current folder."""
+    name = Path(source).name
+    suffix = next((end for end in KERAS_SUFFIXES if name.lower().endswith(end) and name.lower() != end), "")
+    return Path(f"{name[: len(name) - len(suffix)]}.safetensors")
 
 
 def refuse_source_as_target(source: StrPath, target: Path) -> None:
@@ -242,7 +276,7 @@ def from_keras_layer(
 def prove_in_memory(chosen: Plan) -> "nn.Module":
     """Make the tensors, prove them as if they had been read from a file, and load them."""
     from .loading import build_module
-    from .verify import verify
+    from .verification import verify
     from .writers.torch_file import as_tensor
 
     tensors = {tensor.key: as_tensor(tensor.read()) for tensor in convert(chosen)}

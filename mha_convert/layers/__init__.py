@@ -87,7 +87,14 @@ def with_unique_names(layers: list[AttentionLayer]) -> tuple[AttentionLayer, ...
     """Layers of one name get their place in the file for a name, and say so."""
     uses = Counter(layer.name for layer in layers)
     return tuple(
-        replace(layer, name=layer.path, cautions=(*layer.cautions, f"{uses[layer.name]} layers are called '{layer.name}'; this one goes by its place in the file"))
+        replace(
+            layer,
+            name=layer.path,
+            cautions=(
+                *layer.cautions,
+                f"{uses[layer.name]} layers are called '{layer.name}'; this one goes by its place in the file",
+            ),
+        )
         if uses[layer.name] > 1
         else layer
         for layer in layers

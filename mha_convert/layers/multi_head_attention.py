@@ -50,7 +50,9 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     if problem:
         reason, next_step = problem
         inside = tuple(variable for part in group.walk() for variable in part.variables.values())
-        return Lookalike(name=group.name, kind=kind, reason=reason, next_step=next_step, blocking=True, variables=inside)
+        return Lookalike(
+            name=group.name, kind=kind, reason=reason, next_step=next_step, blocking=True, variables=inside
+        )
     if projections["key"].kernel.shape[1] != projections["query"].kernel.shape[1]:
         kind = GQA
     layer = describe(group, kind, projections)
@@ -104,7 +106,10 @@ def narrowed(parts: Mapping[str, Group]) -> tuple[str, str] | None:
         kernel = pick(part, KERNEL)
         extra = sorted(set(part.variables) - set(KERNEL) - set(BIAS))
         if any("lora" in name for name in extra):
-            return f"its {role} carries a LoRA adapter beside the kernel", "Merge it first: save the model as .keras, which merges"
+            return (
+                f"its {role} carries a LoRA adapter beside the kernel",
+                "Merge it first: save the model as .keras, which merges",
+            )
         if extra or (kernel and not is_float(kernel.dtype)) or any("int" in v.dtype for v in part.variables.values()):
             names = ", ".join(f"{printable(name)} {v.dtype}" for name, v in part.variables.items())
             return f"its {role} is quantized ({names})", "Save the model before model.quantize()"
@@ -209,7 +214,9 @@ def subclass_caution(config: LayerConfig | None) -> Iterator[str]:
 
 def is_foreign(registered_name: str | None) -> bool:
     """Whether a class of a plain name was registered by somebody else."""
-    return registered_name is not None and not registered_name.startswith(("keras>", "Keras>", "keras_hub>", "keras_nlp>"))
+    return registered_name is not None and not registered_name.startswith(
+        ("keras>", "Keras>", "keras_hub>", "keras_nlp>")
+    )
 
 
 def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:

@@ -28,7 +28,9 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
 def kind_of(group: Group) -> str | None:
     """Name of the class; None for everything else."""
     if group.config:
-        return group.config.class_name if group.config.class_name in KINDS and not group.config.registered_name else None
+        return (
+            group.config.class_name if group.config.class_name in KINDS and not group.config.registered_name else None
+        )
     last = group.name.rpartition("/")[2]
     return next((kind for kind, name in KINDS.items() if re.fullmatch(name, last) and group.variables), None)
 

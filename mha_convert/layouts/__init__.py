@@ -12,7 +12,6 @@ from . import linear, mha
 from ._refusals import Refusal
 
 
-
 class Layout(Protocol):
     """What a layout module offers."""
 
@@ -63,7 +62,7 @@ def plan(
 def choose(layout: str) -> Layout:
     """The module of a layout."""
     check_word("layout", layout, tuple(module.NAME for module in LAYOUTS))
-    return next(module for module in LAYOUTS if module.NAME == layout)
+    return next(module for module in LAYOUTS if layout == module.NAME)
 
 
 def check_word(subject: str, word: str, words: Sequence[str]) -> None:
@@ -79,9 +78,7 @@ def refusals(layer: AttentionLayer, layout: str) -> tuple[Refusal, ...]:
 
 def refuse(found: list[tuple[AttentionLayer, tuple[Refusal, ...]]], layout: str) -> None:
     """One error for all layers that do not fit, with all reasons, and the command that converts the rest."""
-    facts = [
-        f"layer '{printable(layer.name)}' {reason.text(layer)}" for layer, reasons in found for reason in reasons
-    ]
+    facts = [f"layer '{printable(layer.name)}' {reason.text(layer)}" for layer, reasons in found for reason in reasons]
     if not facts:
         return
     steps = list(dict.fromkeys(reason.next_step for _, reasons in found for reason in reasons))

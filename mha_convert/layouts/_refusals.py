@@ -38,8 +38,9 @@ WINDOWED = Refusal(
 )
 OTHER_AXES = Refusal(
     lambda layer: layer.attention_axes not in TIME_AXIS or layer.input_rank not in (3, None),
-    "attends over axes {layer.attention_axes} of an input of rank {layer.input_rank}, not over the one time axis (1,) of rank 3",
+    "attends over axes {layer.attention_axes} of an input of rank {layer.input_rank}, not over the one time axis (1,) "
+    "of rank 3",
     "Other axes are not converted yet; bring the attended axis to the middle by a reshape in your own code",
 )
 
-PLAIN_ONLY = (GROUPED, GATED, WINDOWED, OTHER_AXES)
+PLAIN_ONLY: tuple[Refusal, ...] = (GROUPED, GATED, WINDOWED, OTHER_AXES)

@@ -60,8 +60,9 @@ def place(layer: AttentionLayer, placement: str) -> Placement:
         if features % heads == 0 and features // heads >= needed:
             head_size = features // heads
         else:
-            placement, fits = "projected", (
-                f"drop-in needs query features {features} = heads {heads} × at least {needed}; placed with projections"
+            placement, fits = (
+                "projected",
+                f"drop-in needs query features {features} = {heads} heads × at least {needed}; projected instead",
             )
     embed_dim = heads * head_size
     return Placement(

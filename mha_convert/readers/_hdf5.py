@@ -84,7 +84,8 @@ class Hdf5Image:
         except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
             fact = printable(str(error) or type(error).__name__)
             raise ReadError(
-                f"{self.path}: the HDF5 data cannot be read: {fact}. The file is damaged or incomplete; copy or download it again."
+                f"{self.path}: the HDF5 data cannot be read: {fact}. "
+                "The file is damaged or incomplete; copy or download it again."
             ) from error
 
     def stream(self) -> io.RawIOBase | io.BytesIO:

@@ -46,7 +46,9 @@ def container_entries(model: Json) -> list[Json]:
     return entries
 
 
-def assign(model: Json, groups: Mapping[str, Any], named: Mapping[str, str], weighted: Iterable[str], version: Version) -> dict[str, Json]:
+def assign(
+    model: Json, groups: Mapping[str, Any], named: Mapping[str, str], weighted: Iterable[str], version: Version
+) -> dict[str, Json]:
     """Config entry of each group in the container of a Functional or Sequential model.
 
     Args:
@@ -63,7 +65,9 @@ def assign(model: Json, groups: Mapping[str, Any], named: Mapping[str, str], wei
     return by_counting(entries, groups, set(weighted), version)
 
 
-def by_counting(entries: list[Json], groups: Mapping[str, Any], weighted: set[str], version: Version) -> dict[str, Json]:
+def by_counting(
+    entries: list[Json], groups: Mapping[str, Any], weighted: set[str], version: Version
+) -> dict[str, Json]:
     """The groups' entries where the file does not name them."""
     twice = between(version, WEIGHTED_LAYERS_COUNT_TWICE)
     entries = without_visited(entries, groups) if between(version, VISITED_LAYERS_DO_NOT_COUNT) else entries

@@ -40,7 +40,8 @@ def read(path: Path) -> Checkpoint:
             image = weights_image(archive, path)
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise ReadError(
-            f"{path}: the zip archive cannot be read: {printable(error)}. The file is damaged; copy or download it again."
+            f"{path}: the zip archive cannot be read: {printable(error)}. "
+            "The file is damaged; copy or download it again."
         ) from error
     version = metadata.get("keras_version")
     return read_weights(image, format=FORMAT, keras_version=version if isinstance(version, str) else None, model=config)
@@ -61,7 +62,9 @@ def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
     """The content of a JSON member, bounded."""
     size = archive.getinfo(name).file_size
     if size > MAX_JSON:
-        raise ReadError(f"{path}: {name} is {size} bytes, expected at most {MAX_JSON}. This is not a file that Keras wrote.")
+        raise ReadError(
+            f"{path}: {name} is {size} bytes, expected at most {MAX_JSON}. This is not a file that Keras wrote."
+        )
     with archive.open(name) as member:
         return member.read(MAX_JSON + 1)
 

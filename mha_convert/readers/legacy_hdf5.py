@@ -88,9 +88,9 @@ def refuse_aborted_save(top: h5py.Group, layers: list[str], image: Hdf5Image) ->
         name, count = Counter(weights).most_common(1)[0] if weights else ("", 0)
         if count > 1:
             raise ReadError(
-                f"{image.path}: layer '{printable(layer)}' lists the weight '{printable(name)}' {count} times, expected "
-                "once: an aborted save (Keras 3.0 to 3.2 cannot write attention as .h5), most weights are not in the "
-                "file. Save the model again as .keras or .weights.h5."
+                f"{image.path}: layer '{printable(layer)}' lists the weight '{printable(name)}' {count} times, "
+                "expected once: an aborted save (Keras 3.0 to 3.2 cannot write attention as .h5), most weights are not "
+                "in the file. Save the model again as .keras or .weights.h5."
             )
 
 
@@ -141,7 +141,9 @@ class Tree:
         children = {name: self.group(child, (*owner, name)) for name, child in node.children.items()}
         inside = [variable.path.rpartition("/")[0] for variable in node.variables.values()]
         path = inside[0] if inside else common_place([child.path for child in children.values()])
-        return Group(path=path, name="/".join(owner), config=self.config(owner), variables=node.variables, children=children)
+        return Group(
+            path=path, name="/".join(owner), config=self.config(owner), variables=node.variables, children=children
+        )
 
     def config(self, owner: LayerPath) -> LayerConfig | None:
         """The configuration of the layer at ``owner``; of the model itself for the root."""
@@ -164,7 +166,9 @@ class Tree:
     def nested(self, layer: str, inner: LayerPath) -> LayerPath:
         """``(layer, *path through nested models, *inner)``."""
         for length in range(len(inner), 0, -1):
-            matches = [path for path in self.entries if path[0] == layer and len(path) > 1 and path[-1] == inner[length - 1]]
+            matches = [
+                path for path in self.entries if path[0] == layer and len(path) > 1 and path[-1] == inner[length - 1]
+            ]
             if len(matches) == 1 and not child_layers(self.entries[matches[0]]):
                 return (*matches[0], *inner[length:])
         return (layer, *inner)

@@ -49,7 +49,7 @@ def live_config(layer: Any) -> LayerConfig:
     """The layer's configuration, as a file would hold it."""
     kind = type(layer)
     home = kind.__module__.split(".")[0]
-    build = getattr(layer, "get_build_config", dict)() or {}
+    build: dict[str, Any] = getattr(layer, "get_build_config", dict)() or {}
     entry = {
         "class_name": kind.__name__,
         "config": layer.get_config(),

@@ -53,11 +53,16 @@ def writer_for(target: str | os.PathLike[str]) -> Writer:
     suffix = Path(target).suffix.lower()
     found = next((writer for writer in WRITERS if suffix == writer.SUFFIX), None)
     if found is None:
-        raise WriteError(f"{target}: suffix '{printable(suffix)}' is unknown. Name the target {' or '.join(f'*{s}' for s in SUFFIXES)}.")
+        raise WriteError(
+            f"{target}: suffix '{printable(suffix)}' is unknown. "
+            f"Name the target {' or '.join(f'*{known}' for known in SUFFIXES)}."
+        )
     return found
 
 
-def write(path: str | os.PathLike[str], tensors: Sequence[Tensor], description: str = "", *, overwrite: bool = False) -> None:
+def write(
+    path: str | os.PathLike[str], tensors: Sequence[Tensor], description: str = "", *, overwrite: bool = False
+) -> None:
     """Write tensors to ``path`` without verification; the file appears when it is complete.
 
     Args:
@@ -90,5 +95,8 @@ def open_target(path: str | os.PathLike[str], suffix: str | None = None) -> Stor
     except OSError as error:
         raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
     if not size or not source.is_file():
-        raise ReadError(f"{source}: is {'empty' if source.is_file() else 'no file'}, expected a target of mha-convert. Convert again.")
+        raise ReadError(
+            f"{source}: is {'empty' if source.is_file() else 'no file'}, expected a target of mha-convert. "
+            "Convert again."
+        )
     return writer_for(f"target{suffix}" if suffix else source).open_target(source)

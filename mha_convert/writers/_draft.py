@@ -48,14 +48,14 @@ def commit(path: Path, final: Path, *, overwrite: bool) -> None:
             raise WriteError(f"{final}: was made by another process meanwhile. Give another name.") from error
         except OSError:  # a file system without hard links
             path.replace(final)
-    synchronise(final.parent)
+    with suppress(OSError):  # some file systems cannot synchronise a folder
+        synchronise(final.parent)
 
 
 def synchronise(path: Path) -> None:
     """Wait until the disk has it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        with suppress(OSError) if path.is_dir() else suppress():
-            os.fsync(descriptor)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -54,7 +54,9 @@ def open_target(path: Path) -> "StoredTarget":
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
         fact = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
-        raise ReadError(f"{path}: is no state_dict that torch.load(weights_only=True) reads: {fact}. Convert again.") from error
+        raise ReadError(
+            f"{path}: is no state_dict that torch.load(weights_only=True) reads: {fact}. Convert again."
+        ) from error
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise ReadError(f"{path}: holds {type(state).__name__}, expected a plain state_dict of tensors. Convert again.")
     entry = getattr(state, "_metadata", {}).get(DESCRIPTION, {})

@@ -20,12 +20,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever Keras and its backend print
     quieten()
-    print(json.dumps(identify()), file=answers)  # noqa: T201 - the protocol
+    print(json.dumps(identify()), file=answers)
     for line in sys.stdin:
         try:
-            print(json.dumps({"answer": str(answer(Path(line.strip())))}), file=answers)  # noqa: T201
-        except Exception as error:  # noqa: BLE001 - whatever Keras raises is the parent's to tell
-            print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=answers)  # noqa: T201
+            print(json.dumps({"answer": str(answer(Path(line.strip())))}), file=answers)
+        except Exception as error:
+            print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=answers)
 
 
 def quieten() -> None:
@@ -58,7 +58,9 @@ def answer(request: Path) -> Path:
     layer = build(sizes, data)
     results: dict[str, Any] = {}
     for index in range(sizes["cases"]):
-        output, scores, alone = call(layer, {key.split("/")[1]: data[key] for key in data if key.startswith(f"{index}/")})
+        output, scores, alone = call(
+            layer, {key.split("/")[1]: data[key] for key in data if key.startswith(f"{index}/")}
+        )
         results |= {f"{index}/output": output, f"{index}/scores": scores, f"{index}/alone": alone}
     path = request.with_suffix(".answer.npz")
     np.savez(path, **results)

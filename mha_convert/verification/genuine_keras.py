@@ -51,7 +51,7 @@ class GenuineKeras:
         """The running process."""
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "mha_convert.verify.keras_worker"],
+                [sys.executable, "-m", "mha_convert.verification.keras_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.messages,
@@ -69,7 +69,8 @@ class GenuineKeras:
             self.messages.seek(0)
             said = [text.strip() for text in self.messages if text.strip()]
             raise VerificationError(
-                f"Reference keras: the Keras process ended: {printable(said[-1] if said else process.wait())}. {INSTALL}."
+                f"Reference keras: the Keras process ended: {printable(said[-1] if said else process.wait())}. "
+                f"{INSTALL}."
             )
         heard: dict[str, Any] = json.loads(line)
         return heard

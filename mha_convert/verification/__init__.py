@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import convert as conversion
+from .. import conversion
 from ..datatypes import Array, AttentionLayer, Comparison, LayerPlan, Ledger, Plan, StoredTensor
 from ..errors import VerificationError, printable
 from ..writers import StoredTarget
@@ -39,9 +39,7 @@ class Proof:
     ledgers: Mapping[str, Ledger]
 
 
-def verify(
-    plan: Plan, target: StoredTarget, *, reference: str = "numpy", on_progress: Progress | None = None
-) -> Proof:
+def verify(plan: Plan, target: StoredTarget, *, reference: str = "numpy", on_progress: Progress | None = None) -> Proof:
     """Prove that ``target`` is what ``plan`` makes of its source, and that PyTorch computes with it what Keras does.
 
     Args:
@@ -79,13 +77,18 @@ def check_keys(plan: Plan, target: StoredTarget) -> None:
     expected = {tensor.key: tensor for tensor in conversion.convert(plan)}
     missing, surplus = expected.keys() - target.shapes.keys(), target.shapes.keys() - expected.keys()
     if missing or surplus:
-        facts = [f"{word} {', '.join(printable(k) for k in sorted(keys)[:4])}" for word, keys in (("missing", missing), ("unexpected", surplus)) if keys]
+        facts = [
+            f"{word} {', '.join(printable(k) for k in sorted(keys)[:4])}"
+            for word, keys in (("missing", missing), ("unexpected", surplus))
+            if keys
+        ]
         raise VerificationError(f"{target.path}: tensors differ from the source's: {'; '.join(facts)}. Convert again.")
     for key, tensor in expected.items():
         found = (target.shapes[key], target.dtypes[key])
         if found != (tensor.shape, tensor.dtype):
             raise VerificationError(
-                f"{target.path}: '{printable(key)}' is {found[1]} {found[0]}, expected {tensor.dtype} {tensor.shape}. Convert again."
+                f"{target.path}: '{printable(key)}' is {found[1]} {found[0]}, expected {tensor.dtype} {tensor.shape}. "
+                "Convert again."
             )
 
 
@@ -107,9 +110,7 @@ class LayerProof:
         dtype = plan.dtype or item.layer.dtype
         exact = {rule.target: conversion.apply(rule, item, "float64") for rule in item.rules}
         found = {rule.target: target.read(item.prefix + rule.target) for rule in item.rules}
-        stored = tuple(
-            compare_bits(item, key, exact[key], found[key], dtype) for key in exact
-        )
+        stored = tuple(compare_bits(item, key, exact[key], found[key], dtype) for key in exact)
         return cls(
             item=item,
             arrays=arrays,

@@ -71,7 +71,8 @@ def masked(scores: Array, attends: Array | None) -> Array:
     if attends is None:
         return scores
     blocked = np.where(attends[:, None], scores, -np.inf)
-    return np.where(attends.any(-1)[:, None, :, None], blocked, 0.0)
+    has_key = np.any(attends, axis=-1, keepdims=True)[:, None]
+    return np.where(has_key, blocked, 0.0)
 
 
 def softmax(scores: Array) -> Array:
@@ -105,7 +106,7 @@ def rounding_effect(arrays: Mapping[str, Array], inputs: Inputs, dtypes: Mapping
     near = {role: np.abs(array) for role, array in zip(("query", "key", "value"), heads, strict=True)}
     far = dict(zip(near, projected(moved, absolute(inputs)), strict=True))
     cross = (near["query"], far["key"]), (far["query"], near["key"]), (far["query"], far["key"])
-    shift = sum(raw_scores(a, b) for a, b in cross)
+    shift = np.sum([raw_scores(a, b) for a, b in cross], axis=0)
     weights = softmax(masked(raw_scores(heads[0], heads[1]), inputs.attends))
     largest = masked(shift, inputs.attends).max(-1, keepdims=True)
     weight_shift = weights * np.expm1(2 * largest)
@@ -148,4 +149,6 @@ def roundoff(size: Array, dtype: str | None) -> Array:
 
 def absolute(inputs: Inputs) -> Inputs:
     """The inputs' sizes."""
-    return Inputs(query=np.abs(inputs.query), key=np.abs(inputs.key), value=np.abs(inputs.value), attends=inputs.attends)
+    return Inputs(
+        query=np.abs(inputs.query), key=np.abs(inputs.key), value=np.abs(inputs.value), attends=inputs.attends
+    )

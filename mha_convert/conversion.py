@@ -21,9 +21,7 @@ def convert(plan: Plan) -> tuple[Tensor, ...]:
     A tensor's ``read()`` makes it: moved numbers keep their bits; rescaled and narrowed ones are computed in float64
     and rounded once. It raises ``LayoutError`` where a number does not fit the target's dtype.
     """
-    return tuple(
-        describe(rule, item, plan.dtype or item.layer.dtype) for item in plan.layers for rule in item.rules
-    )
+    return tuple(describe(rule, item, plan.dtype or item.layer.dtype) for item in plan.layers for rule in item.rules)
 
 
 def describe(rule: Rule, item: LayerPlan, dtype: str) -> Tensor:

@@ -1,0 +1,5 @@
+"""``python -m mha_convert`` is ``mha-convert``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,252 @@
+"""The verbs. Each parses, calls one library function and prints its result; nothing else in the package prints."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from . import __version__
+from .errors import MhaConvertError
+
+EPILOG = "Errors go to standard error; exit code 0: done and proven, 1: a clear error, 2: wrong usage."
+app = typer.Typer(
+    name="mha-convert",
+    help="Move Keras MultiHeadAttention weights to PyTorch, and prove that nothing changed on the way.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Source = Annotated[Path, typer.Argument(help="A saved Keras model: .keras, .h5 or .weights.h5.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+LayoutName = Annotated[
+    Literal["mha", "linear"],
+    typer.Option("--layout", help="mha: nn.MultiheadAttention. linear: four nn.Linear in Keras' sizes."),
+]
+PlacementName = Annotated[
+    Literal["projected", "drop-in"],
+    typer.Option(
+        "--placement",
+        help="projected: nn.Linear around nn.MultiheadAttention where sizes differ. "
+        "drop-in: zero-padded heads instead, where that fits.",
+    ),
+]
+LayerNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layer", metavar="NAME", help="Convert this layer only; may be given several times.", show_default=False
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        metavar="P",
+        help="What stands before a layer's keys, {name} for its name; '' gives the bare keys of one module.",
+        show_default="{name}",
+    ),
+]
+Dtype = Annotated[
+    Literal["float32", "float16", "bfloat16", "float64"] | None,
+    typer.Option("--dtype", help="Of the target.", show_default="each layer's own"),
+]
+
+
+def example(*lines: str) -> str:
+    """The end of a verb's help."""
+    return "Example: " + "; ".join(lines)
+
+
+def show_version(asked: bool) -> None:
+    """Print the version and stop."""
+    if asked:
+        typer.echo(f"mha-convert {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of all verbs."""
+
+
+@app.command(epilog=example("mha-convert inspect model.keras"))
+def inspect(source: Source, as_json: Json = False) -> None:
+    """List the attention layers of a saved Keras model, with their sizes and placements."""
+    from . import report
+    from .layers import survey
+    from .readers import read
+
+    checkpoint = read(source)
+    findings = survey(checkpoint)
+    if as_json:
+        print_json(report.inspection_as_json(checkpoint, findings))
+    else:
+        show(report.inspection(checkpoint, findings))
+
+
+@app.command(
+    epilog=example(
+        "mha-convert convert model.keras attention.safetensors",
+        "mha-convert convert model.keras one.pt --layer encoder/attn --prefix ''",
+    )
+)
+def convert(
+    source: Source,
+    target: Annotated[
+        Path | None,
+        typer.Argument(help="Ends in .safetensors or .pt.", show_default="<source's name>.safetensors in this folder"),
+    ] = None,
+    layout: LayoutName = "mha",
+    placement: PlacementName = "projected",
+    layer: LayerNames = None,
+    prefix: Prefix = None,
+    dtype: Dtype = None,
+    module: Annotated[
+        Path | None,
+        typer.Option(
+            "--module",
+            metavar="FILE.py",
+            help="Also write the modules that load the target, as source that needs torch alone.",
+            show_default=False,
+        ),
+    ] = None,
+    reference: Annotated[
+        Literal["numpy", "keras", "none"],
+        typer.Option(
+            "--reference", help="What to prove against: the formula in NumPy, genuine Keras as well, or nothing."
+        ),
+    ] = "numpy",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Convert the attention layers to a PyTorch state_dict; the target appears only if it was proven."""
+    from . import report
+    from .pipeline import convert_file, default_target
+
+    with progress(as_json) as on_progress:
+        result = convert_file(
+            source,
+            target or default_target(source),
+            layout=layout,
+            placement=placement,
+            layers=layer,
+            prefix=prefix,
+            dtype=dtype,
+            module=module,
+            reference=reference,
+            overwrite=overwrite,
+            on_progress=on_progress,
+        )
+    if as_json:
+        print_json(report.report_as_json(result))
+    else:
+        show(report.conversion(result))
+
+
+@app.command(epilog=example("mha-convert verify model.keras attention.safetensors --reference keras"))
+def verify(
+    source: Source,
+    target: Annotated[Path, typer.Argument(help="A file that convert wrote.", show_default=False)],
+    reference: Annotated[
+        Literal["numpy", "keras"],
+        typer.Option("--reference", help="What to prove against: the formula in NumPy, or genuine Keras as well."),
+    ] = "numpy",
+    as_json: Json = False,
+) -> None:
+    """Prove an existing target against its source, by reading both files again."""
+    from . import report
+    from .pipeline import verify_file
+
+    with progress(as_json) as on_progress:
+        result = verify_file(source, target, reference=reference, on_progress=on_progress)
+    if as_json:
+        print_json(report.report_as_json(result))
+    else:
+        show(report.conversion(result))
+
+
+@app.command(epilog=example("mha-convert explain model.keras encoder/attn"))
+def explain(
+    source: Source,
+    layer: Annotated[str | None, typer.Argument(help="The layer's name.", show_default="all layers")] = None,
+    layout: LayoutName = "mha",
+    placement: PlacementName = "projected",
+) -> None:
+    """Tell how a layer's arrays become PyTorch tensors: formula, shapes, traps, and the lines to load and call it."""
+    from .explain import explanation
+    from .pipeline import explain_file
+
+    for item in explain_file(source, layer, layout=layout, placement=placement):
+        typer.echo(explanation(item, source))
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def show(document: Any) -> None:
+    """Tables for a terminal, plain text for a pipe."""
+    from .report import Table, as_plain_text
+
+    if not sys.stdout.isatty():
+        typer.echo(as_plain_text(document))
+        return
+    from rich.console import Console
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for part in document:
+        if not isinstance(part, Table):
+            console.print(Text(part))
+            continue
+        drawn = Drawn(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for column, heading in enumerate(part.headings):
+            drawn.add_column(Text(heading), justify="right" if part.is_number(column) else "left", overflow="fold")
+        for row in part.rows:
+            drawn.add_row(*map(Text, row))
+        console.print(drawn)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar over the layers on standard error, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("proving"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda name, index, total: bar.update(task, description=name, completed=index, total=total)
+
+
+def main() -> None:
+    """Run the command line; errors of ours become one line, everything else is a bug and keeps its traceback."""
+    try:
+        app()
+    except MhaConvertError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # keeps Python from complaining at its end
+        sys.exit(1)

@@ -1,0 +1,186 @@
+"""``explain``: for people, how one layer's arrays become PyTorch tensors, with the layer's own numbers."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from .conversion import describe, is_rescaled
+from .datatypes import LayerPlan, Piece
+from .errors import printable
+from .report import Table, plain_table, projections
+
+STOCK = "MultiheadAttention"
+
+
+def explanation(item: LayerPlan, source: Path) -> str:
+    """The text for one layer."""
+    parts = (
+        headline(item),
+        *keras_part(item),
+        *placement_part(item),
+        *tensors_part(item),
+        *traps_part(item),
+        *code_part(item, source),
+    )
+    return "\n".join(parts)
+
+
+def headline(item: LayerPlan) -> str:
+    """The layer's name, underlined."""
+    text = f"Layer {printable(item.layer.name)}"
+    return f"{text}\n{'=' * len(text)}\n"
+
+
+def keras_part(item: LayerPlan) -> Iterator[str]:
+    """What Keras holds and computes."""
+    layer = item.layer
+    heads, key_dim, value_dim = layer.num_heads, layer.key_dim, layer.value_dim
+    call = f"{layer.kind}(num_heads={heads}, key_dim={key_dim}, value_dim={value_dim})"
+    yield f"In Keras: {call}, {layer.parameters:,} parameters."
+    yield ""
+    axes = {
+        "query": "features, heads, key_dim",
+        "key": "features, heads, key_dim",
+        "value": "features, heads, value_dim",
+        "output": "heads, value_dim, output",
+    }
+    rows = []
+    for role, projection in layer.projections.items():
+        bias = "" if projection.bias is None else f"bias {projection.bias.shape}"
+        rows.append((f"  {role}", f"kernel {projection.kernel.shape}", bias, f"({axes[role]})"))
+    yield from plain_table(Table(("  array", "shape", "", "axes of the kernel"), tuple(rows)))
+    yield ""
+    yield f"  q = query · Wq + bq,  {heads} heads × {key_dim} numbers = {heads * key_dim}"
+    yield "  k = key · Wk + bk,  v = value · Wv + bv"
+    yield f"  weights = softmax(q · k / sqrt(key_dim)),  sqrt({key_dim}) = {math.sqrt(key_dim):.6g}"
+    yield "  output = (weights · v, heads side by side) · Wo + bo"
+    yield ""
+    if heads * key_dim != layer.query_features:
+        yield (
+            f"num_heads × key_dim = {heads * key_dim} is not the query's width {layer.query_features}. "
+            "Keras allows any: key_dim is the size of one head, not the width divided by the heads, "
+            "so parameters grow with num_heads."
+        )
+        yield ""
+
+
+def placement_part(item: LayerPlan) -> Iterator[str]:
+    """Which module takes it, and why."""
+    layer, around = item.layer, projections(item)
+    if item.module.class_name == "KerasMultiheadAttention":
+        yield "In PyTorch (layout linear): four nn.Linear in Keras' own sizes and scaled_dot_product_attention"
+        yield f"with scale = 1 / sqrt({layer.key_dim}); no parameter is added."
+        yield ""
+        return
+    embed, heads = item.embed_dim, layer.num_heads
+    company = "with nn.Linear around it" if around else "alone"
+    yield f"In PyTorch (layout mha, {item.placement}): nn.MultiheadAttention({embed}, {heads}), {company}."
+    yield (
+        f"  It has one head size, embed_dim / num_heads = {embed} / {heads} = {item.head_size}, and scales by "
+        f"1 / sqrt({item.head_size})."
+    )
+    if "q" in around:
+        yield (
+            f"  The query is {layer.query_features} wide and not {embed}: "
+            f"query_projection = nn.Linear({layer.query_features}, {embed}) carries Keras' query kernel, "
+            "and the query weight inside is an identity."
+        )
+    if "out" in around:
+        shape = " × ".join(map(str, layer.output_shape))
+        yield (
+            f"  The output is {shape} and not {embed}: output_projection = nn.Linear({embed}, {layer.output_features}) "
+            "carries Keras' output kernel, and out_proj is an identity."
+        )
+    if item.head_size not in (layer.key_dim, layer.value_dim) or layer.key_dim != layer.value_dim:
+        yield (
+            f"  Heads of {layer.key_dim} (query, key) and {layer.value_dim} (value) are padded with zeros to "
+            f"{item.head_size}: zeros add nothing to a dot product."
+        )
+    if item.head_size != layer.key_dim:
+        factor = f"sqrt({item.head_size} / {layer.key_dim}) = {item.scale:.6g}"
+        yield f"  The query is multiplied by {factor}, so that the scale is Keras'."
+    if item.fits:
+        yield f"  {item.fits}."
+    yield ""
+
+
+def tensors_part(item: LayerPlan) -> Iterator[str]:
+    """Each target tensor and what it is made of."""
+    yield "Tensors:"
+    rows = []
+    for rule in item.rules:
+        tensor = describe(rule, item, item.layer.dtype)
+        made_of = "; ".join(piece_text(piece, item) for piece in rule.pieces)
+        rows.append(
+            (f"  {rule.target}", str(tensor.shape), f"= {'stacked rows: ' if len(rule.pieces) > 1 else ''}{made_of}")
+        )
+    yield from plain_table(Table(("  key", "shape", "made of"), tuple(rows)))
+    yield "  (einops patterns: Keras puts the input axis first, PyTorch the output axis.)"
+    yield ""
+
+
+def piece_text(piece: Piece, item: LayerPlan) -> str:
+    """A piece in words."""
+    if piece.step in ("identity", "zeros"):
+        return piece.step
+    role, kind = piece.source.split(".")
+    shape = getattr(item.layer.projections[role], kind).shape
+    factor = f" × {item.scale:.6g}" if is_rescaled(piece, item) else ""
+    return f"{role} {kind} {shape}{factor}, {piece.pattern}"
+
+
+def traps_part(item: LayerPlan) -> Iterator[str]:
+    """Why outputs differ out of the box."""
+    layer = item.layer
+    yield "Traps:"
+    yield "  order     Keras: layer(query, value, key=None). PyTorch: module(query, key, value); give the key always."
+    yield "  batch     PyTorch's own default is batch second; this module is batch first, as Keras is."
+    yield "  masks     Keras: True attends. PyTorch: True blocks, and a row without a key is NaN."
+    yield "            mha_convert.to_attn_mask turns Keras' masks (attention, query, value, key, causal) into one"
+    yield "            that gives Keras' result."
+    yield "  scores    PyTorch averages them over the heads; give average_attn_weights=False for Keras' shape."
+    yield f"  names     Keras' key_dim={layer.key_dim}, value_dim={layer.value_dim} are sizes of one head;"
+    widths = f"{layer.key_features} and {layer.value_features}"
+    yield f"            PyTorch's kdim and vdim are widths of the inputs, here {widths}."
+    if layer.dropout is None:
+        yield "  dropout   is not in the file; the module has none. Set it before you train."
+    elif layer.dropout:
+        yield f"  dropout   {layer.dropout} of the attention weights while training; call .eval() to switch it off."
+    for caution in layer.cautions:
+        yield f"  caution   {caution}."
+    yield ""
+
+
+def code_part(item: LayerPlan, source: Path) -> Iterator[str]:
+    """The few lines to load and call it."""
+    layer = item.layer
+    name = layer.name.replace("'", r"\'")
+    choice = ""
+    if item.module.class_name == "KerasMultiheadAttention":
+        choice = " --layout linear"
+    elif item.placement == "drop-in":
+        choice = " --placement drop-in"
+    yield "Convert, load and call:"
+    yield f"  $ mha-convert convert '{source}' attention.safetensors --layer '{name}' --prefix ''{choice}"
+    yield ""
+    yield "  import torch"
+    if item.module.class_name == STOCK:
+        yield "  from safetensors.torch import load_file"
+        yield ""
+        arguments = ", ".join(f"{key}={value!r}" for key, value in item.module.arguments.items())
+        yield f"  attention = torch.nn.MultiheadAttention({arguments})"
+        yield '  attention.load_state_dict(load_file("attention.safetensors"))'
+        yield "  attention.eval()"
+    else:
+        yield "  import mha_convert"
+        yield ""
+        yield f'  attention = mha_convert.load_modules("attention.safetensors")[{layer.name!r}]'
+    yield f"  query = torch.randn(2, 5, {layer.query_features})"
+    yield f"  key = torch.randn(2, 7, {layer.key_features})"
+    if layer.key_features == layer.value_features:
+        yield "  value = key"
+    else:
+        yield f"  value = torch.randn(2, 7, {layer.value_features})"
+    yield "  output, scores = attention(query, key, value, average_attn_weights=False)"
+    yield "  # Keras: output, scores = layer(query, value, key=key, return_attention_scores=True)"
+    yield ""

@@ -1,0 +1,110 @@
+"""``--module``: the classes that a target needs, with the layers' sizes filled in, as one file that needs torch alone.
+
+Classes are copied out of ``modules.py`` with whatever of that file they use.
+"""
+
+import ast
+import json
+from importlib import resources
+
+from .datatypes import LayerPlan, Plan
+from .errors import printable
+
+IMPORTS = {
+    "math": "import math",
+    "torch": "import torch",
+    "Tensor": "Tensor",
+    "nn": "nn",
+    "F": "from torch.nn import functional as F",
+}
+STOCK = "MultiheadAttention"
+
+PLACE = '''\
+def place(model: nn.Module, path: str, module: nn.Module) -> None:
+    """Put ``module`` where its keys are, in containers of the names on the way."""
+    *containers, name = path.split(".")
+    for container in containers:
+        if container not in dict(model.named_children()):
+            model.add_module(container, nn.Module())
+        model = model.get_submodule(container)
+    model.add_module(name, module)
+'''
+
+
+def module_source(plan: Plan, source: str, target: str) -> str:
+    """The file's text.
+
+    ``build()`` in it returns an ``nn.Module`` whose ``load_state_dict(strict=True)`` takes the target; each layer is
+    in it under its key.
+    """
+    classes = {item.module.class_name for item in plan.layers} - {STOCK}
+    definitions = needed(classes)
+    bare = [item for item in plan.layers if not item.prefix]
+    body = [build_bare(bare[0])] if bare else [PLACE, build_tree(plan)]
+    code = "\n\n".join(text.rstrip() + "\n" for text in [*definitions, *body])
+    return f"{heading(source, target)}\n{imports(code)}\n\n\n{code}"
+
+
+def heading(source: str, target: str) -> str:
+    """The docstring."""
+    is_torch = target.endswith(".pt")
+    load = "torch.load" if is_torch else "safetensors.torch.load_file"
+    safe = ", weights_only=True" if is_torch else ""
+    return (
+        f'"""The attention layers of {printable(source)}, written by mha-convert.\n\n'
+        "Load the weights that were converted with it:\n\n"
+        f'    model = build()\n    model.load_state_dict({load}("{printable(target)}"{safe}))\n    model.eval()\n'
+        '"""\n'
+    )
+
+
+def needed(classes: set[str]) -> list[str]:
+    """The definitions of ``modules.py`` that the classes use, in its order."""
+    text = resources.files(__package__).joinpath("modules.py").read_text(encoding="utf-8")
+    nodes = {node.name: node for node in ast.parse(text).body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    wanted, found = set(classes), set[str]()
+    while wanted - found:
+        name = (wanted - found).pop()
+        found.add(name)
+        wanted |= used_names(nodes[name]) & nodes.keys()
+    return [str(ast.get_source_segment(text, node)) for name, node in nodes.items() if name in found]
+
+
+def used_names(node: ast.AST) -> set[str]:
+    """Every plain name in a piece of code."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def imports(code: str) -> str:
+    """The import lines that the code uses."""
+    names = used_names(ast.parse(code))
+    from_torch = ", ".join(name for name in ("Tensor", "nn") if name in names)
+    plain = [IMPORTS[name] for name in ("math",) if name in names]
+    torch = [IMPORTS["torch"]] if "torch" in names else []
+    torch += [f"from torch import {from_torch}"] if from_torch else []
+    torch += [IMPORTS["F"]] if "F" in names else []
+    return "\n".join([*plain, *([""] if plain else []), *torch])
+
+
+def build_bare(item: LayerPlan) -> str:
+    """``build`` for a target that holds the keys of one module."""
+    return (
+        f'def build() -> nn.Module:\n    """The layer {json.dumps(item.layer.name)}."""\n    return {call(item, 1)}\n'
+    )
+
+
+def build_tree(plan: Plan) -> str:
+    """``build`` for a target with a prefix before every layer's keys."""
+    lines = ["def build() -> nn.Module:", '    """Every layer, under its key."""', "    model = nn.Module()"]
+    for item in plan.layers:
+        path = json.dumps(item.prefix.rstrip("."))
+        lines += ["    place(", "        model,", f"        {path},", f"        {call(item, 2)},", "    )"]
+    return "\n".join([*lines, "    return model", ""])
+
+
+def call(item: LayerPlan, depth: int) -> str:
+    """The constructor's call, one argument a line."""
+    name = item.module.class_name
+    indent = "    " * depth
+    lines = [f"{indent}    {key}={value!r}," for key, value in item.module.arguments.items()]
+    return "\n".join([f"{'nn.' if name == STOCK else ''}{name}(", *lines, f"{indent})"])

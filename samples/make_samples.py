@@ -1,0 +1,107 @@
+"""Writes the sample models and the outputs that Keras computes with them. Needs `pip install -e ".[keras]"`.
+
+textbook.keras        the parameter-free self-attention of textbooks, as a Keras layer with identity kernels
+six_heads.keras       MultiHeadAttention(num_heads=6, key_dim=4) on inputs of width 4
+translator.h5         a decoder: embedding with padding mask, causal self-attention, cross attention; legacy HDF5
+encoder.weights.h5    two custom blocks; weights only
+expected.npz          inputs, and the outputs and scores that Keras computed from them
+"""
+
+import os
+from pathlib import Path
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import keras
+import numpy as np
+from keras import layers
+
+HERE = Path(__file__).parent
+
+
+def randomise(model, seed):
+    """Give every weight, biases too, a value that is not special."""
+    random = np.random.default_rng(seed)
+    for weight in model.weights:
+        weight.assign(0.4 * random.standard_normal(weight.shape) + (1 if weight.name == "gamma" else 0))
+
+
+def textbook():
+    """Scores of the inputs with themselves: every projection is an identity."""
+    x = keras.Input((3, 4))
+    attention = layers.MultiHeadAttention(num_heads=1, key_dim=4, use_bias=False, attention_axes=(1,), name="textbook")
+    model = keras.Model(x, attention(x, x, return_attention_scores=True))
+    for weight in model.weights:
+        weight.assign(np.eye(4).reshape(weight.shape))
+    return model, [np.random.default_rng(1).standard_normal((2, 3, 4)).astype("float32")]
+
+
+def six_heads():
+    """Six heads of four numbers on inputs of width four: num_heads * key_dim is 24, not 4."""
+    x = keras.Input((136, 4))
+    model = keras.Model(x, layers.MultiHeadAttention(num_heads=6, key_dim=4, name="attention")(x, x))
+    randomise(model, 2)
+    return model, [np.random.default_rng(2).standard_normal((32, 136, 4)).astype("float32")]
+
+
+def translator():
+    """Padding mask from the embedding, causal mask, and a memory of another width."""
+    tokens, memory = keras.Input((6,), dtype="int32", name="tokens"), keras.Input((5, 12), name="memory")
+    x = layers.Embedding(20, 16, mask_zero=True, name="embedding")(tokens)
+    x = layers.Add()([x, layers.MultiHeadAttention(2, 8, name="self_attention")(x, x, use_causal_mask=True)])
+    x = layers.LayerNormalization(name="norm")(x)
+    x = layers.MultiHeadAttention(2, 8, name="cross_attention")(x, memory)
+    model = keras.Model([tokens, memory], x)
+    randomise(model, 3)
+    ids = np.array([[4, 7, 2, 9, 3, 1], [5, 8, 6, 2, 0, 0]], "int32")
+    return model, [ids, np.random.default_rng(3).standard_normal((2, 5, 12)).astype("float32")]
+
+
+@keras.saving.register_keras_serializable("samples")
+class Block(layers.Layer):
+    """A custom layer, as people write them."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.attention = layers.MultiHeadAttention(num_heads=3, key_dim=4, value_dim=5)
+        self.norm = layers.LayerNormalization()
+
+    def call(self, x):
+        """Attention and a residual."""
+        return self.norm(x + self.attention(x, x))
+
+
+def encoder():
+    """Attention inside custom layers, in a file without configuration."""
+    x = keras.Input((7, 8))
+    model = keras.Model(x, Block(name="second")(Block(name="first")(x)))
+    randomise(model, 4)
+    return model, [np.random.default_rng(4).standard_normal((2, 7, 8)).astype("float32")]
+
+
+def main():
+    """Write everything."""
+    expected = {}
+    for make, name in (
+        (textbook, "textbook.keras"),
+        (six_heads, "six_heads.keras"),
+        (translator, "translator.h5"),
+        (encoder, "encoder.weights.h5"),
+    ):
+        keras.utils.clear_session()
+        model, inputs = make()
+        outputs = keras.tree.flatten(model(inputs if len(inputs) > 1 else inputs[0], training=False))
+        if name.endswith(".weights.h5"):
+            model.save_weights(HERE / name)
+        else:
+            model.save(HERE / name)
+        stem = name.split(".")[0]
+        keep = 2 if stem == "six_heads" else 32
+        expected |= {f"{stem}/in/{i}": array[:keep] for i, array in enumerate(inputs)}
+        expected |= {f"{stem}/out/{i}": np.asarray(output)[:keep] for i, output in enumerate(outputs)}
+    np.savez_compressed(HERE / "expected.npz", **expected)
+
+
+if __name__ == "__main__":
+    main()
