@@ -49,7 +49,7 @@ def translator():
     """Padding mask from the embedding, causal mask, and a memory of another width."""
     tokens, memory = keras.Input((6,), dtype="int32", name="tokens"), keras.Input((5, 12), name="memory")
     x = layers.Embedding(20, 16, mask_zero=True, name="embedding")(tokens)
-    x = layers.Add()([x, layers.MultiHeadAttention(2, 8, name="self_attention")(x, x, use_causal_mask=True)])
+    x = layers.MultiHeadAttention(2, 8, name="self_attention")(x, x, use_causal_mask=True)
     x = layers.LayerNormalization(name="norm")(x)
     x = layers.MultiHeadAttention(2, 8, name="cross_attention")(x, memory)
     model = keras.Model([tokens, memory], x)

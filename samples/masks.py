@@ -34,7 +34,7 @@ def main() -> None:
     padded = mha_convert.to_attn_mask(query_mask=kept, num_heads=2, key_length=memory.shape[1])
     with torch.no_grad():
         x = embeddings[tokens]
-        x = x + layers["self_attention"](x, x, x, attn_mask=causal, need_weights=False)[0]
+        x, _ = layers["self_attention"](x, x, x, attn_mask=causal, need_weights=False)
         x = torch.nn.functional.layer_norm(x, (16,), gamma, beta, eps=1e-3)
         output, _ = layers["cross_attention"](x, memory, memory, attn_mask=padded, need_weights=False)
     difference = float(np.abs(output.numpy() - keras["translator/out/0"]).max())
