@@ -23,7 +23,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Source = Annotated[Path, typer.Argument(help="A saved Keras model: .keras, .h5 or .weights.h5.", show_default=False)]
+Source = Annotated[
+    Path, typer.Argument(metavar="SOURCE", help="A saved Keras model: .keras, .h5 or .weights.h5.", show_default=False)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 LayoutName = Annotated[
     Literal["mha", "linear"],
@@ -104,7 +106,11 @@ def convert(
     source: Source,
     target: Annotated[
         Path | None,
-        typer.Argument(help="Ends in .safetensors or .pt.", show_default="<source's name>.safetensors in this folder"),
+        typer.Argument(
+            metavar="TARGET",
+            help="Ends in .safetensors or .pt.",
+            show_default="<source's name>.safetensors in this folder",
+        ),
     ] = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
@@ -156,7 +162,7 @@ def convert(
 @app.command(epilog=example("mha-convert verify model.keras attention.safetensors --reference keras"))
 def verify(
     source: Source,
-    target: Annotated[Path, typer.Argument(help="A file that convert wrote.", show_default=False)],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A file that convert wrote.", show_default=False)],
     reference: Annotated[
         Literal["numpy", "keras"],
         typer.Option("--reference", help="What to prove against: the formula in NumPy, or genuine Keras as well."),
@@ -178,7 +184,9 @@ def verify(
 @app.command(epilog=example("mha-convert explain model.keras encoder/attn"))
 def explain(
     source: Source,
-    layer: Annotated[str | None, typer.Argument(help="The layer's name.", show_default="all layers")] = None,
+    layer: Annotated[
+        str | None, typer.Argument(metavar="LAYER", help="The layer's name.", show_default="all layers")
+    ] = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
 ) -> None:

@@ -27,6 +27,9 @@ def place(model: nn.Module, path: str, module: nn.Module) -> None:
         if container not in dict(model.named_children()):
             model.add_module(container, nn.Module())
         model = model.get_submodule(container)
+    inside = dict(model.named_children()).get(name, nn.Module())
+    for child_name, child in list(inside.named_children()):
+        module.add_module(child_name, child)
     model.add_module(name, module)
 '''
 

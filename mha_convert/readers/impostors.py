@@ -19,6 +19,7 @@ class Impostor:
 RESAVE_SAVED_MODEL = "SavedModel is not read yet; load it where it was made and save it as .keras or .weights.h5."
 RESAVE_CHECKPOINT = "Checkpoints are not read yet; load the weights where they were made and save them as .weights.h5."
 SAVE_AGAIN = "Save the model with model.save('x.keras') in the Keras that can load it."
+PICKLE = Impostor("a Python pickle, which could run code and is not opened", SAVE_AGAIN)
 
 BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
     (
@@ -33,7 +34,7 @@ BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
     (b"\x93NUMPY", Impostor("a NumPy array", SAVE_AGAIN)),
     (b"CDF", Impostor("a NetCDF file", SAVE_AGAIN)),
     (b"PK\x05\x06", Impostor("an empty zip archive", SAVE_AGAIN)),
-    (b"\x80", Impostor("a Python pickle, which could run code and is not opened", SAVE_AGAIN)),
+    *((bytes((0x80, protocol)), PICKLE) for protocol in range(2, 6)),
     (
         b"{",
         Impostor(

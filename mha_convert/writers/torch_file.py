@@ -5,6 +5,7 @@ PyTorch keeps a ``_metadata`` beside every state_dict; the target's own descript
 """
 
 import pickle
+import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +52,9 @@ def open_target(path: Path) -> "StoredTarget":
     from . import StoredTarget
 
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # torch warns of pickles that it did not write; we refuse them
+            warnings.simplefilter("ignore")
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
         fact = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
         raise ReadError(

@@ -1,0 +1,63 @@
+"""Fixtures: the golden files, the corpus and real files beside the project, models made by the installed Keras."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PROJECT = TESTS.parent
+SHARED = Path(os.environ.get("MHA_CONVERT_SHARED", PROJECT.parent / "shared"))
+IN_CI = bool(os.environ.get("CI"))
+
+
+def require(present: bool, what: str) -> None:
+    """In CI a missing part of the machine is a failure; elsewhere the test is skipped."""
+    if present:
+        return
+    if IN_CI:
+        pytest.fail(f"{what} is missing, and CI is set")
+    pytest.skip(f"{what} is missing")
+
+
+@pytest.fixture(scope="session")
+def samples() -> Path:
+    """The shipped sample files."""
+    return PROJECT / "samples"
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """A small part of the corpus, in the project."""
+    return TESTS / "golden"
+
+
+@pytest.fixture(scope="session")
+def real() -> Path:
+    """Public model files."""
+    require((SHARED / "real").is_dir(), "../shared/real")
+    return SHARED / "real"
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """Files written by many Keras versions."""
+    require((SHARED / "corpus" / "files").is_dir(), "../shared/corpus")
+    return SHARED / "corpus" / "files"
+
+
+@pytest.fixture(scope="session")
+def keras_installed() -> None:
+    """Genuine Keras in this Python; it only ever runs in a subprocess."""
+    require(importlib.util.find_spec("keras") is not None, "Keras")
+
+
+@pytest.fixture(scope="session")
+def fresh_models(keras_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models that the installed Keras saves now, with its outputs in ``outputs.npz``."""
+    folder = tmp_path_factory.mktemp("fresh")
+    subprocess.run([sys.executable, TESTS / "keras_models.py", folder], check=True, capture_output=True, timeout=300)
+    return folder

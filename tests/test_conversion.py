@@ -1,0 +1,193 @@
+"""The executor: shapes without reading, bits kept, one rounding, rules that can be read backwards."""
+
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from einops import rearrange
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layer_cases import CASES, LayerCase, ids, make_layer
+
+import mha_convert
+from mha_convert.conversion import ledger, numpy_dtype, padded_shape, round_once
+
+LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+@pytest.mark.parametrize(("layout", "placement"), LAYOUTS)
+def test_shapes_are_known_before_anything_is_read(case, layout, placement):
+    plan = mha_convert.plan([make_layer(case)], layout=layout, placement=placement)
+    for tensor in mha_convert.convert(plan):
+        array = tensor.read()
+        assert (array.shape, array.dtype.name, array.flags.c_contiguous) == (tensor.shape, tensor.dtype, True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+@pytest.mark.parametrize(("layout", "placement"), LAYOUTS)
+def test_every_rule_can_be_read_backwards(case, layout, placement):
+    """What is in the target is all of Keras' numbers: each array comes back bit for bit (rescaled: to one rounding)."""
+    layer = make_layer(case, dtype="float64")
+    (item,) = mha_convert.plan([layer], layout=layout, placement=placement).layers
+    tensors = {
+        tensor.key: tensor.read()
+        for tensor in mha_convert.convert(mha_convert.plan([layer], layout=layout, placement=placement))
+    }
+    seen = set()
+    for rule in item.rules:
+        rows = iter_rows(rule, item, tensors[item.prefix + rule.target])
+        for piece, block in rows:
+            if piece.step in ("identity", "zeros"):
+                expected = np.eye(item.embed_dim) if piece.step == "identity" else np.zeros(item.embed_dim)
+                np.testing.assert_array_equal(block, expected)
+                continue
+            role, kind = piece.source.split(".")
+            original = getattr(layer.projections[role], kind).read()
+            padded = backwards(block, piece, padded_shape(original.shape, piece, item))
+            inner = tuple(slice(size) for size in original.shape)
+            scale = item.scale if piece.step == "rescale" and layout == "mha" else 1.0
+            np.testing.assert_allclose(padded[inner], original * scale, rtol=2e-16 if scale != 1 else 0, atol=0)
+            padded[inner] = 0
+            assert not padded.any()
+            seen.add(piece.source)
+    assert seen == {
+        f"{role}.{kind}"
+        for role in layer.projections
+        for kind in ("kernel", "bias")
+        if kind == "kernel" or case.use_bias
+    }
+
+
+def iter_rows(rule, item, array):
+    from mha_convert.conversion import target_shape
+
+    start = 0
+    for piece in rule.pieces:
+        size = target_shape(piece, item)[0]
+        yield piece, array[start : start + size]
+        start += size
+    assert start == len(array)
+
+
+def backwards(block, piece, shape):
+    left, right = piece.pattern.split(" -> ")
+    axes = left.split()
+    sizes = dict(zip(axes, shape, strict=False))
+    if "..." in axes:
+        tail = shape[axes.index("...") :]
+        names = [f"output{i}" for i in range(len(tail))]
+        sizes = {axis: size for axis, size in sizes.items() if axis != "..."} | dict(zip(names, tail, strict=True))
+        left, right = left.replace("...", " ".join(names)), right.replace("...", " ".join(names))
+    return rearrange(block, f"{right} -> {left}", **sizes).copy()
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+@pytest.mark.parametrize(("layout", "placement"), LAYOUTS)
+def test_parameters_in_are_parameters_out(case, layout, placement):
+    plan = mha_convert.plan([make_layer(case)], layout=layout, placement=placement)
+    shapes = {tensor.key: tensor.shape for tensor in mha_convert.convert(plan)}
+    entry = ledger(plan.layers[0], shapes)
+    assert entry.source == make_layer(case).parameters == entry.moved + entry.rescaled
+    assert entry.target == sum(int(np.prod(shape)) for shape in shapes.values())
+    if layout == "linear":
+        assert (entry.rescaled, entry.padding, entry.identity) == (0, 0, 0)
+
+
+def test_a_lost_number_is_noticed_by_the_ledger():
+    plan = mha_convert.plan([make_layer(CASES[0])])
+    shapes = {tensor.key: tensor.shape for tensor in mha_convert.convert(plan)}
+    shapes["layer.in_proj_bias"] = (23,)
+    with pytest.raises(mha_convert.LayoutError, match="288 parameters in the source, 287 in the target"):
+        ledger(plan.layers[0], shapes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_moved_numbers_keep_their_bits(dtype):
+    layer = make_layer(CASES[0], dtype=numpy_dtype(dtype))
+    (tensor,) = [t for t in mha_convert.convert(mha_convert.plan([layer])) if t.key == "layer.out_proj.weight"]
+    kernel = layer.output.kernel.read()
+    assert tensor.read().tobytes() == np.ascontiguousarray(kernel.reshape(8, 8).T).tobytes()
+
+
+def nearest_even(value: float, bits: int) -> Fraction:
+    """``value`` rounded to ``bits`` significant bits, ties to even, in exact arithmetic (no overflow, no subnormals)."""
+    exact = Fraction(value)
+    if not exact:
+        return exact
+    exponent = np.frexp(value)[1] - bits
+    unit = Fraction(2) ** int(exponent)
+    return round(exact / unit) * unit  # Fraction rounds half to even
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.floats(-1e4, 1e4).filter(lambda x: abs(x) > 1e-3 or x == 0),
+    st.sampled_from([("bfloat16", 8), ("float16", 11), ("float32", 24)]),
+)
+def test_rounding_happens_once(value, target):
+    dtype, bits = target
+    assert Fraction(float(round_once(np.array(value), dtype, "x"))) == nearest_even(value, bits)
+
+
+@pytest.mark.parametrize(
+    "value", [1 + 2**-8 + 2**-40, 1 + 2**-8 - 2**-40, 1 + 2**-8, 1 + 3 * 2**-8, -(1 + 2**-8 + 2**-40)]
+)
+def test_halfway_cases_are_not_rounded_twice(value):
+    """float64 to float32 to bfloat16 would lose the last bits that decide."""
+    assert Fraction(float(round_once(np.array(value), "bfloat16", "x"))) == nearest_even(value, 8)
+
+
+def test_the_double_rounding_that_is_avoided_is_real():
+    value = np.array(1 + 2**-8 + 2**-40)
+    assert float(value.astype(ml_dtypes.bfloat16)) != float(round_once(value, "bfloat16", "x"))
+
+
+def test_numbers_that_do_not_fit_are_refused():
+    with pytest.raises(
+        mha_convert.LayoutError, match="70000 is too large for float16. Choose --dtype float32 or bfloat16"
+    ):
+        round_once(np.array([1.0, 7e4]), "float16", "layer: query.kernel")
+
+
+def test_infinities_stay_infinite():
+    assert np.isinf(round_once(np.array([np.inf], "float32"), "float16", "x")).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.fixed_dictionaries(
+        {
+            name: st.integers(1, 6)
+            for name in ("num_heads", "key_dim", "value_dim", "query_features", "key_features", "value_features")
+        }
+    ),
+    output=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    bias=st.booleans(),
+    layout=st.sampled_from(LAYOUTS),
+)
+def test_any_sizes_agree_with_the_formula(sizes, output, bias, layout):
+    """Any geometry, any layout: float64 equality of the real module with the NumPy formula."""
+    from mha_convert.verification.cases import cases
+    from mha_convert.verification.formula import attention
+    from mha_convert.verification.pytorch import module_in_float64, run
+    from mha_convert.writers.torch_file import as_tensor
+
+    layer = make_layer(LayerCase(id="", output_shape=tuple(output), use_bias=bias, **sizes), dtype="float64")
+    plan = mha_convert.plan([layer], layout=layout[0], placement=layout[1], prefix="")
+    module = module_in_float64(plan.layers[0].module, {t.key: as_tensor(t.read()) for t in mha_convert.convert(plan)})
+    arrays = {
+        f"{role}.{kind}": variable.read()
+        for role, projection in layer.projections.items()
+        for kind, variable in (("kernel", projection.kernel), ("bias", projection.bias))
+        if variable is not None
+    }
+    for case in cases(layer, arrays):
+        expected, (result, alone) = attention(arrays, case.inputs), run(module, case, layer.num_heads)
+        for ours, theirs in (
+            (result.output, expected.output),
+            (result.scores, expected.scores),
+            (alone, expected.output),
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-11 * max(1.0, np.abs(theirs).max()))

@@ -1,0 +1,127 @@
+"""Which module may import which; what must not be loaded; what start-up costs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "mha_convert"
+BASE = {"datatypes", "errors"}
+# What each part may import of ours, beside `datatypes` and `errors` (and its own folder).
+ALLOWED = {
+    "datatypes": set(),
+    "errors": set(),
+    "readers": set(),
+    "layers": set(),
+    "layouts": set(),
+    "writers": set(),
+    "modules": set(),
+    "conversion": set(),
+    "description": set(),
+    "loading": {"description", "modules", "writers"},
+    "verification": {"conversion", "loading", "modules", "writers"},
+    "module_source": set(),
+    "pipeline": {"conversion", "description", "layers", "layouts", "loading", "module_source", "readers", "verification", "writers"},
+    "report": {"conversion", "layers", "layouts"},
+    "explain": {"conversion", "report"},
+    "cli": {"explain", "layers", "pipeline", "readers", "report", "__init__"},
+    "__main__": {"cli"},
+    "__init__": {"conversion", "layers", "layouts", "loading", "modules", "pipeline", "readers", "verification", "writers"},
+}  # fmt: skip
+HEAVY = ("torch", "tensorflow", "keras", "jax")
+
+
+def part_of(path: Path) -> str:
+    """The folder or module below the package."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_parts(path: Path) -> set[str]:
+    """Parts of the package that a file imports, wherever the import stands."""
+    depth = len(path.relative_to(PACKAGE).parts)
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            found |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path):
+    found = {"__init__" if name == "__version__" else name for name in imported_parts(path)}
+    assert found <= ALLOWED[part_of(path)] | BASE | {part_of(path)}
+
+
+def test_the_import_test_can_fail(tmp_path, monkeypatch):
+    import test_imports
+
+    bad = tmp_path / "readers" / "bad.py"
+    bad.parent.mkdir()
+    bad.write_text("from ..layouts import plan\nfrom .. import conversion")
+    monkeypatch.setattr(test_imports, "PACKAGE", tmp_path)
+    assert test_imports.imported_parts(bad) == {"layouts", "conversion"}
+
+
+def test_hdf5_is_touched_in_two_places_only():
+    """The engine can be changed in `_hdf5`; `legacy_hdf5` and `_v3_layout` use its types."""
+    users = {path.stem for path in PACKAGE.rglob("*.py") if "import h5py" in path.read_text()}
+    assert users == {"_hdf5", "_v3_layout", "legacy_hdf5"}
+
+
+def modules_after(code: str, *arguments: str) -> set[str]:
+    """Top-level modules that a fresh Python has loaded after ``code``."""
+    program = f"import sys\nsys.argv[1:] = {list(arguments)!r}\n{code}\nprint(' '.join(sorted({{m.split('.')[0] for m in sys.modules}})), file=sys.stderr)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(result.stderr.split())
+
+
+CLI = "import atexit\nfrom mha_convert.cli import app\ntry:\n    app()\nexcept SystemExit as end:\n    assert not end.code, end"
+
+
+def test_import_loads_nothing_heavy():
+    loaded = modules_after("import mha_convert")
+    assert not loaded & {*HEAVY, "numpy", "h5py", "rich"}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("convert", "--help")])
+def test_help_loads_nothing_heavy(arguments):
+    assert not modules_after(CLI, *arguments) & {*HEAVY, "numpy", "h5py"}
+
+
+def test_inspect_and_unproven_conversion_need_neither_torch_nor_keras(samples, tmp_path):
+    assert not modules_after(CLI, "inspect", str(samples / "translator.h5")) & set(HEAVY)
+    target = str(tmp_path / "x.safetensors")
+    assert not modules_after(CLI, "convert", str(samples / "translator.h5"), target, "--reference", "none") & set(HEAVY)
+
+
+def test_proof_needs_no_keras(samples, tmp_path):
+    loaded = modules_after(CLI, "convert", str(samples / "translator.h5"), str(tmp_path / "x.safetensors"))
+    assert "torch" in loaded and not loaded & {"tensorflow", "keras", "jax"}
+
+
+FORBID = """
+import sys
+
+class Forbidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("keras", "tensorflow", "tf_keras", "jax"):
+            raise ImportError(f"{name} is forbidden")
+
+sys.meta_path.insert(0, Forbidden())
+"""
+
+
+def test_reading_and_proving_work_where_keras_and_tensorflow_cannot_be_imported(samples, tmp_path):
+    for file in ("six_heads.keras", "translator.h5", "encoder.weights.h5"):
+        modules_after(FORBID + CLI, "convert", str(samples / file), str(tmp_path / f"{file}.pt"))
+    with pytest.raises(subprocess.CalledProcessError):
+        modules_after(FORBID + "import keras")
+
+
+def test_genuine_keras_never_shares_a_process_with_torch(keras_installed, samples, tmp_path):
+    loaded = modules_after(
+        CLI, "convert", str(samples / "textbook.keras"), str(tmp_path / "x.pt"), "--reference", "keras"
+    )
+    assert "torch" in loaded and not loaded & {"tensorflow", "keras"}

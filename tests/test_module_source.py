@@ -1,0 +1,94 @@
+"""``--module``: one file, torch alone, formatted, loads its target strictly and computes the same."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import mha_convert
+
+TARGETS = [
+    ("six_heads.keras", {}),
+    ("six_heads.keras", {"layout": "linear"}),
+    ("textbook.keras", {}),
+    ("textbook.keras", {"prefix": ""}),
+    ("translator.h5", {"layout": "linear"}),
+    ("translator.h5", {}),
+    ("encoder.weights.h5", {"prefix": "model.{name}.inner"}),
+    ("encoder.weights.h5", {"layers": ["first/attention"], "prefix": ""}),
+]
+
+PROGRAM = """
+import sys
+for name in ("mha_convert", "numpy", "keras", "tensorflow"):
+    sys.modules[name] = None
+import torch
+sys.path.insert(0, ".")
+import modules
+model = modules.build()
+state = torch.load("x.pt", weights_only=True)
+assert not any(model.load_state_dict(state, strict=True))
+model.eval()
+inputs = torch.load("inputs.pt", weights_only=True)
+outputs = {}
+for path, (query, key, value) in inputs.items():
+    module = model.get_submodule(path) if path else model
+    outputs[path] = module(query, key, value, need_weights=False)[0].detach()
+torch.save(outputs, "outputs.pt")
+"""
+
+
+@pytest.mark.parametrize(("file", "options"), TARGETS)
+def test_the_written_file_loads_and_computes(samples, tmp_path, file, options):
+    report = mha_convert.convert_file(samples / file, tmp_path / "x.pt", module=tmp_path / "modules.py", **options)
+    modules = mha_convert.load_modules(tmp_path / "x.pt")
+    inputs, expected = {}, {}
+    for item in report.plan.layers:
+        layer, path = item.layer, item.prefix.rstrip(".")
+        widths = (layer.query_features, layer.key_features, layer.value_features)
+        inputs[path] = tuple(torch.randn(2, 5, width) for width in widths)
+        expected[path] = modules[layer.name](*inputs[path], need_weights=False)[0]
+    torch.save(inputs, tmp_path / "inputs.pt")
+    subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, check=True)
+    outputs = torch.load(tmp_path / "outputs.pt", weights_only=True)
+    for path, output in expected.items():
+        assert torch.equal(outputs[path], output)
+
+
+@pytest.mark.parametrize(("file", "options"), TARGETS)
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_the_written_file_is_formatted_and_clean(samples, tmp_path, file, options, suffix):
+    mha_convert.convert_file(samples / file, tmp_path / f"x{suffix}", module=tmp_path / "modules.py", **options)
+    ruff = [sys.executable, "-m", "ruff"]
+    for command in (["format", "--check"], ["check", "--select", "E,F,W,I,B"]):
+        result = subprocess.run(
+            [*ruff, *command, "--isolated", "--line-length", "120", "modules.py"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stdout
+
+
+def test_only_what_is_needed_is_written(samples, tmp_path):
+    mha_convert.convert_file(samples / "textbook.keras", tmp_path / "x.pt", module=tmp_path / "modules.py", prefix="")
+    text = (tmp_path / "modules.py").read_text()
+    assert "class " not in text and "import math" not in text
+    assert text.count("\n") < 30
+
+
+def test_an_existing_file_stays(samples, tmp_path):
+    (tmp_path / "modules.py").write_text("mine")
+    with pytest.raises(mha_convert.WriteError, match="modules.py: exists already"):
+        mha_convert.convert_file(samples / "textbook.keras", tmp_path / "x.pt", module=tmp_path / "modules.py")
+    assert [path.name for path in tmp_path.iterdir()] == ["modules.py"]
+
+
+def test_a_layer_whose_key_lies_in_anothers(fresh_models, tmp_path):
+    """Layers "block" and "block.0.attn": one is inside the other's place."""
+    mha_convert.convert_file(fresh_models / "odd_names.keras", tmp_path / "x.pt", module=tmp_path / "modules.py")
+    code = "import torch, modules\nprint(modules.build().load_state_dict(torch.load('x.pt', weights_only=True), strict=True))"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert set(mha_convert.load_modules(tmp_path / "x.pt")) == {"block", "block.0.attn"}

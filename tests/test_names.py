@@ -1,0 +1,100 @@
+"""Names: unique, the same on every run, and the same from every format as far as the file knows them."""
+
+import numpy as np
+import pytest
+
+import mha_convert
+from mha_convert.layers import with_unique_names
+
+FUNCTIONAL = {
+    "shared_nested": ["sub/shared_mha"],
+    "shared_nested_then_another": ["sub/shared_mha", "own"],
+    "tied_submodel": ["encoder/multi_head_attention", "multi_head_attention_1"],
+    "vit": ["multi_head_attention"],
+    "same_name_in_two_models": ["left/attn", "right/attn"],
+    "odd_names": ["block.0.attn", "block"],
+}
+
+
+def names(path):
+    return [layer.name for layer in mha_convert.find_layers(mha_convert.read(path))]
+
+
+@pytest.mark.parametrize("model", FUNCTIONAL)
+@pytest.mark.parametrize("suffix", [".keras", ".h5", ".weights.h5"])
+def test_every_format_gives_the_users_names(fresh_models, model, suffix):
+    assert names(fresh_models / f"{model}{suffix}") == FUNCTIONAL[model]
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_custom_layers_give_attribute_paths_even_where_user_names_repeat(fresh_models, suffix):
+    found = names(fresh_models / f"pair{suffix}")
+    assert found[:2] == ["pair/first", "pair/second"]
+    assert len(set(found)) == 6
+
+
+@pytest.mark.parametrize("model", [*FUNCTIONAL, "pair"])
+def test_a_shared_layer_appears_once_and_no_layer_is_lost(fresh_models, model):
+    with np.load(fresh_models / "kernels.npz") as kernels:
+        expected = sorted(kernels[model].tolist())
+    layers = mha_convert.find_layers(mha_convert.read(fresh_models / f"{model}.keras"))
+    assert sorted(float(layer.query.kernel.read().min()) for layer in layers) == expected
+
+
+def test_names_do_not_change_from_run_to_run(fresh_models):
+    assert len({tuple(names(fresh_models / "pair.keras")) for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("keras-2.12/nested.keras", ["seq/wrap/encoder/mha", "mha"]),  # counters go by two
+        ("keras-2.15/nested.keras", ["seq/wrap/encoder/mha", "mha"]),
+        ("keras-2.4/nested.h5", ["seq/wrap/encoder/mha", "mha"]),
+        ("keras-2.10/slash_names.h5", ["enc/block1/mha"]),
+        ("keras-3.15.1/nested.weights.h5", ["mha", "seq/wrap/encoder/mha"]),
+    ],
+)
+def test_names_of_the_golden_files(golden, file, expected):
+    assert names(golden / file) == expected
+
+
+def test_two_layers_of_one_name_go_by_their_place_and_say_so(golden):
+    (layer,) = mha_convert.find_layers(mha_convert.read(golden / "keras-3.15.1/square.keras"))
+    from dataclasses import replace
+
+    first, second = with_unique_names([replace(layer, path="layers/a"), replace(layer, path="layers/b")])
+    assert (first.name, second.name) == ("layers/a", "layers/b")
+    assert first.cautions == ("2 layers are called 'attn'; this one goes by its place in the file",)
+
+
+def test_two_names_with_one_key_are_refused():
+    from layer_cases import CASES, make_layer
+
+    layers = [make_layer(CASES[0], name=name) for name in ("a/b", "a.b")]
+    with pytest.raises(
+        mha_convert.LayoutError, match=r"Layers 'a/b' and 'a\.b': both would write 'a\.b\.in_proj_weight'"
+    ):
+        mha_convert.plan(layers)
+
+
+def test_windows_backslashes_separate(real):
+    assert names(real / "fiit-remote/transformer.keras") == [
+        "multi_head_attention", "multi_head_attention_1", "multi_head_attention_2", "multi_head_attention_3",
+    ]  # fmt: skip
+
+
+def test_lost_layers_are_noticed(golden):
+    (note,) = mha_convert.read(golden / "keras-3.14.1-jax/grid_in_layer.keras").notes
+    assert "corpus>GridBlock" in note
+    assert "the automatic names in this file skip multi_head_attention, multi_head_attention_1" in note
+
+
+def test_lost_layers_are_said_where_the_file_shows_no_trace(corpus):
+    (note,) = mha_convert.read(corpus / "tf_keras-2.21/grid_in_layer.keras").notes
+    assert "corpus>GridBlock" in note and "such a file does not show it" in note
+
+
+def test_nothing_is_said_of_files_that_cannot_have_lost_layers(corpus):
+    assert not mha_convert.read(corpus / "keras-3.15.1/grid_in_layer.keras").notes
+    assert not mha_convert.read(corpus / "keras-3.6.0/nobias_names.keras").notes

@@ -1,0 +1,201 @@
+"""What a file is, is told by its content; impostors are named; nothing but the file is opened."""
+
+import io
+import json
+import os
+import pickle
+import shutil
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import mha_convert
+from mha_convert.errors import ReadError
+
+
+def refusal(path):
+    with pytest.raises(ReadError) as error:
+        mha_convert.read(path)
+    assert "\n" not in str(error.value) and str(error.value).endswith(".")
+    assert str(path) in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", ["model", "model.h5", "model.weights.h5", "model.keras", "model.txt"])
+@pytest.mark.parametrize(
+    ("file", "format"),
+    [
+        ("keras-2.15/square.keras", "keras"), ("keras-2.4/square.h5", "h5"), ("keras-2.4/square.weightsonly.h5", "h5-weights"),
+        ("keras-3.15.1/square.weights.h5", "weights.h5"), ("keras-2.10/square.ext.keras", "h5"),
+    ],
+)  # fmt: skip
+def test_the_suffix_says_nothing(golden, tmp_path, name, file, format):
+    shutil.copyfile(golden / file, tmp_path / name)
+    checkpoint = mha_convert.read(tmp_path / name)
+    assert checkpoint.format == format
+    assert [layer.num_heads for layer in mha_convert.find_layers(checkpoint)] == [4]
+
+
+@pytest.mark.parametrize("file", ["keras-2.15/square.keras", "keras-2.4/square.h5", "keras-3.15.1/square.weights.h5"])
+def test_arrays_are_views_of_the_file_and_cannot_be_written(golden, file):
+    for variable in mha_convert.read(golden / file).variables:
+        assert not variable.read().flags.writeable
+
+
+def test_a_compressed_zip_gives_the_same_arrays(golden, tmp_path):
+    source, packed = golden / "keras-3.15.1/square.keras", tmp_path / "x.keras"
+    with zipfile.ZipFile(source) as a, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as b:
+        for name in a.namelist():
+            b.writestr(name, a.read(name))
+    for ours, theirs in zip(mha_convert.read(packed).variables, mha_convert.read(source).variables, strict=True):
+        np.testing.assert_array_equal(ours.read(), theirs.read())
+
+
+@pytest.mark.parametrize("options", [{"chunks": True}, {"compression": "gzip"}, {"dtype": ">f4"}])
+def test_other_storage_than_keras_own_is_read(golden, tmp_path, options):
+    source, other = golden / "keras-3.15.1/square.weights.h5", tmp_path / "x.h5"
+
+    def copy(name, item):
+        if isinstance(item, h5py.Dataset):
+            target.create_dataset(name, data=item[()], **options)
+        else:
+            target.require_group(name).attrs.update(item.attrs)
+
+    with h5py.File(source) as keras, h5py.File(other, "w") as target:
+        keras.visititems(copy)
+    for ours, theirs in zip(mha_convert.read(other).variables, mha_convert.read(source).variables, strict=True):
+        np.testing.assert_array_equal(ours.read(), theirs.read())
+        assert ours.dtype == theirs.dtype and ours.read().dtype.isnative
+
+
+def write(path, content):
+    path.write_bytes(content)
+    return path
+
+
+def zip_of(**members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "."), content)
+    return buffer.getvalue()
+
+
+IMPOSTORS = {
+    "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "a Git LFS pointer.*git lfs pull"),
+    "html": (b"<!DOCTYPE html><html><body>404</body></html>", "a web page"),
+    "html with space": (b"\n\n  <html>", "a web page"),
+    "pickle": (pickle.dumps({"a": 1}), "a Python pickle, which could run code"),
+    "zip in zip": (zip_of(inner__zip=b"PK"), "a zip in a zip.*Unpack"),
+    "keras in zip": (zip_of(model__keras=b"PK"), "a zip that holds a .keras file.*Unpack"),
+    "h5 in zip": (zip_of(model__h5=b"x"), "a zip that holds an HDF5 file"),
+    "npz": (zip_of(kernel__npy=b"x"), "a NumPy .npz archive"),
+    "other zip": (zip_of(readme__txt=b"x"), "a zip archive without Keras' config.json"),
+    "broken zip": (zip_of(config__json=b"{}")[:-30], "a zip archive that ends too early"),
+    "gzip": (b"\x1f\x8b\x08\x00", "a gzip archive"),
+    "numpy": (b"\x93NUMPY\x01\x00", "a NumPy array"),
+    "json": (b'{"class_name": "Functional"}', "JSON text: an architecture without weights"),
+    "empty": (b"", "this is empty"),
+    "text": (b"hello, this is a note\n", "a text file"),
+    "noise": (bytes(range(128, 256)) * 3, "of no format that Keras writes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IMPOSTORS)
+def test_impostors_are_named(tmp_path, name):
+    content, pattern = IMPOSTORS[name]
+    message = refusal(write(tmp_path / "model.keras", content))
+    import re
+
+    assert re.search(pattern, message), message
+    assert "expected a saved Keras model" in message
+
+
+def test_pytorch_and_safetensors_files_are_named(tmp_path):
+    from safetensors.torch import save_file
+
+    torch.save({"a": torch.zeros(1)}, tmp_path / "x.h5")
+    assert "a PyTorch file already" in refusal(tmp_path / "x.h5")
+    save_file({"a": torch.zeros(1)}, tmp_path / "y.keras")
+    assert "a safetensors file, already in PyTorch's form" in refusal(tmp_path / "y.keras")
+
+
+def test_folders_and_other_things(tmp_path, corpus):
+    assert "a folder" in refusal(tmp_path)
+    assert "a TensorFlow SavedModel" in refusal(corpus / "keras-2.10/square.savedmodel")
+    assert "an unzipped .keras folder" in refusal(corpus / "keras-3.15.1/square.dir")
+    assert "a folder of TensorFlow checkpoints" in refusal(corpus / "keras-2.10/square.tfckpt")
+    assert "part of a TensorFlow checkpoint" in refusal(corpus / "keras-2.10/square.tfckpt/ckpt.index")
+    assert "there is no such file" in refusal(tmp_path / "missing.keras")
+    os.mkfifo(tmp_path / "pipe.keras")
+    assert "a device, pipe or socket" in refusal(tmp_path / "pipe.keras")
+
+
+def test_an_hdf5_file_of_somebody_else_is_named(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["data"] = [1.0]
+    assert "an HDF5 file, but not one of Keras" in refusal(tmp_path / "x.h5")
+
+
+@pytest.mark.parametrize("file", ["keras-2.4/square.h5", "keras-3.15.1/square.weights.h5", "keras-2.15/square.keras"])
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
+def test_truncated_files_are_refused_and_nothing_is_guessed(golden, tmp_path, file, part):
+    content = (golden / file).read_bytes()
+    message = refusal(write(tmp_path / "x", content[: int(len(content) * part)]))
+    assert "damaged" in message or "ends too early" in message or "truncated" in message
+
+
+def test_an_aborted_save_is_told(golden):
+    message = refusal(golden / "keras-3.0.5/broken/square.h5")
+    assert "lists the weight 'kernel' 4 times, expected once: an aborted save (Keras 3.0 to 3.2" in message
+
+
+def test_pickled_weights_are_refused(golden):
+    assert "needs unpickling, and that could run code" in refusal(golden / "keras-3.15.1/square.npz.keras")
+
+
+def test_nothing_is_imported_by_name_from_a_configuration(golden, tmp_path):
+    """A hostile class name in the JSON is text and stays text."""
+    source = golden / "keras-3.15.1/square.keras"
+    with zipfile.ZipFile(source) as a, zipfile.ZipFile(tmp_path / "x.keras", "w") as b:
+        config = json.loads(a.read("config.json"))
+        for layer in config["config"]["layers"]:
+            layer["module"], layer["registered_name"] = "os", "os>system"
+        b.writestr("config.json", json.dumps(config))
+        b.writestr("metadata.json", a.read("metadata.json"))
+        b.writestr("model.weights.h5", a.read("model.weights.h5"))
+    (layer,) = mha_convert.find_layers(mha_convert.read(tmp_path / "x.keras"))
+    assert "its class is os>system" in layer.cautions[0]
+
+
+@pytest.mark.parametrize("link", [h5py.SoftLink("/elsewhere"), h5py.ExternalLink("other.h5", "/")])
+def test_links_out_of_the_tree_are_refused_unfollowed(golden, tmp_path, link):
+    shutil.copyfile(golden / "keras-3.15.1/square.weights.h5", tmp_path / "x.weights.h5")
+    with h5py.File(tmp_path / "x.weights.h5", "a") as file:
+        del file["layers/multi_head_attention/query_dense"]
+        file["layers/multi_head_attention/query_dense"] = link
+    assert "is a link to another place or file" in refusal(tmp_path / "x.weights.h5")
+
+
+def test_external_storage_is_refused(golden, tmp_path):
+    (tmp_path / "secret.bin").write_bytes(b"\x01" * 4096)
+    shutil.copyfile(golden / "keras-3.15.1/square.weights.h5", tmp_path / "x.weights.h5")
+    with h5py.File(tmp_path / "x.weights.h5", "a") as file:
+        path = "layers/multi_head_attention/query_dense/vars/0"
+        del file[path]
+        file.create_dataset(path, (32, 4, 8), "f4", external=[(str(tmp_path / "secret.bin"), 0, 4096)])
+    assert "keeps its numbers in another file" in refusal(tmp_path / "x.weights.h5")
+
+
+def test_json_that_is_none_is_refused(golden, tmp_path):
+    for content, fact in ((b"{", "is not valid JSON"), (b"[]", "holds list, not an object")):
+        with (
+            zipfile.ZipFile(golden / "keras-3.15.1/square.keras") as a,
+            zipfile.ZipFile(tmp_path / "x.keras", "w") as b,
+        ):
+            b.writestr("config.json", content)
+            b.writestr("model.weights.h5", a.read("model.weights.h5"))
+        assert fact in refusal(tmp_path / "x.keras")

@@ -1,0 +1,253 @@
+"""Refusals are useful: what, why, and what can be done; word for word."""
+
+import shutil
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+from layer_cases import CASES, make_layer
+
+import mha_convert
+from mha_convert.datatypes import Group, Projection
+from mha_convert.layers import multi_head_attention, survey
+
+MESSAGES = {
+    "keras-3.15.1/gqa.keras": (
+        "Layout 'mha' cannot hold this: layer 'grouped_query_attention' has grouped heads: 4 query heads share 2 key and "
+        "value heads. Grouped heads are not converted yet; repeat the key and value heads by hand."
+    ),
+    "keras-3.15.1/gate.keras": (
+        "Layout 'mha' cannot hold this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
+        "by a sigmoid that PyTorch's attention does not have. A gate is not converted yet; port the layer by hand."
+    ),
+    "keras-3.15.1/sliding.keras": (
+        "Layout 'mha' cannot hold this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
+        "only. A window is not converted yet; port the layer by hand, with the band as attn_mask."
+    ),
+    "keras-3.15.1/axes2.keras": (
+        "Layout 'mha' cannot hold this: layer 'multi_head_attention' attends over axes (2,) of an input of rank 4, not "
+        "over the one time axis (1,) of rank 3. Other axes are not converted yet; bring the attended axis to the middle "
+        "by a reshape in your own code."
+    ),
+    "keras-3.15.1/q_int8.keras": (
+        "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query is quantized (0 int8, 1 float32, "
+        "2 float32). Save the model before model.quantize()."
+    ),
+    "keras-3.15.1/lora.h5": (
+        "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query carries a LoRA adapter beside the "
+        "kernel. Merge it first: save the model as .keras, which merges."
+    ),
+}
+
+
+@pytest.mark.parametrize("file", MESSAGES)
+def test_messages_word_for_word(golden, tmp_path, file):
+    with pytest.raises(mha_convert.MhaConvertError) as error:
+        mha_convert.convert_file(golden / file, tmp_path / "x.safetensors")
+    assert str(error.value) == MESSAGES[file]
+    assert not list(tmp_path.iterdir())
+
+
+def test_rotary_attention_of_kerashub_is_refused(corpus, tmp_path):
+    with pytest.raises(mha_convert.LayerError) as error:
+        mha_convert.convert_file(corpus / "keras-3.15.1/hub_llama_tiny.keras", tmp_path / "x.safetensors")
+    assert str(error.value) == (
+        "Layer 'transformer_layer_0/_self_attention_layer' (MultiHeadAttention) is not converted: it belongs to "
+        "LlamaBackbone, whose attention adds rotary position embeddings. Port this layer by hand: "
+        "kernel.reshape(features, -1).T is the weight of an nn.Linear."
+    )
+
+
+def test_all_reasons_and_the_way_to_convert_the_rest():
+    good = make_layer(CASES[0], name="encoder/good")
+    bad = make_layer(CASES[0], name="bad", sliding_window=3, attention_axes=(2,), input_rank=4)
+    with pytest.raises(mha_convert.LayoutError) as error:
+        mha_convert.plan([good, bad])
+    assert "sliding_window=3" in str(error.value) and "axes (2,)" in str(error.value)
+    assert str(error.value).endswith("To convert the rest, give --layer 'encoder/good'.")
+
+
+def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
+    source = golden / "keras-3.15.1/luong_bahdanau.keras"
+    with pytest.raises(mha_convert.LayerError) as error:
+        mha_convert.convert_file(source, tmp_path / "x.safetensors")
+    assert str(error.value).startswith(
+        f"{source}: no MultiHeadAttention in it, expected at least one; it holds 4 variables in 3 layers (attention, "
+        "additive_attention, attention_2). It also holds Attention 'attention': keras.layers.Attention has no projections"
+    )
+
+
+def test_an_unknown_layer_name_lists_the_known_ones(samples, tmp_path):
+    with pytest.raises(mha_convert.LayerError) as error:
+        mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt", layers=["attn"])
+    assert str(error.value) == (
+        "Layer 'attn': not in the file. Its attention layers are: self_attention, cross_attention."
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layout": "packed"}, "No layout 'packed'. Choose one of: mha, linear."),
+        ({"placement": "inside"}, "No placement 'inside'. Choose one of: projected, drop-in."),
+        ({"dtype": "int8"}, "No dtype 'int8'. Choose one of: float32, float16, bfloat16, float64."),
+    ],
+)
+def test_unknown_words_list_the_known_ones(samples, tmp_path, options, message):
+    with pytest.raises(mha_convert.LayoutError, match=message):
+        mha_convert.convert_file(samples / "six_heads.keras", tmp_path / "x.pt", **options)
+
+
+def test_targets_that_cannot_be(samples, tmp_path):
+    source = tmp_path / "six.pt"
+    shutil.copyfile(samples / "six_heads.keras", source)
+    for target, fact in (
+        (tmp_path / "x.bin", r"suffix '.bin' is unknown. Name the target \*.safetensors or \*.pt"),
+        (tmp_path / "no" / "x.pt", "there is no folder"),
+        (source, "exists already"),
+    ):
+        with pytest.raises(mha_convert.WriteError, match=fact):
+            mha_convert.convert_file(source, target)
+    with pytest.raises(mha_convert.WriteError, match="is the source itself"):
+        mha_convert.convert_file(source, source, overwrite=True)
+    link = tmp_path / "link.pt"
+    link.symlink_to(source)
+    with pytest.raises(mha_convert.WriteError, match="is the source itself"):
+        mha_convert.convert_file(source, link, overwrite=True)
+    assert mha_convert.read(source).format == "keras"
+
+
+def test_configuration_against_arrays_shows_both(golden, tmp_path):
+    import json
+    import zipfile
+
+    with zipfile.ZipFile(golden / "keras-3.15.1/square.keras") as a, zipfile.ZipFile(tmp_path / "x.keras", "w") as b:
+        config = json.loads(a.read("config.json"))
+        config["config"]["layers"][1]["config"]["num_heads"] = 2
+        config["config"]["layers"][1]["config"]["use_bias"] = False
+        b.writestr("config.json", json.dumps(config))
+        b.writestr("model.weights.h5", a.read("model.weights.h5"))
+    with pytest.raises(mha_convert.LayerError) as error:
+        mha_convert.find_layers(mha_convert.read(tmp_path / "x.keras"))
+    assert str(error.value) == (
+        "Layer 'attn': num_heads is 2 in the configuration, 4 in the arrays; use_bias is False in the configuration, True "
+        "in the arrays. The file was changed or put together from two models; save the model again."
+    )
+
+
+def edited(golden, tmp_path, edit):
+    """A .weights.h5 whose only layer was changed."""
+    path = tmp_path / "x.weights.h5"
+    shutil.copyfile(golden / "keras-3.15.1/square.weights.h5", path)
+    with h5py.File(path, "a") as file:
+        edit(file["layers/multi_head_attention"])
+    return survey(mha_convert.read(path))
+
+
+def remove(place):
+    return lambda group: group.__delitem__(place)
+
+
+def put(place, shape):
+    def edit(group):
+        if place in group:
+            del group[place]
+        group[place] = np.ones(shape, "f4")
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (remove("output_dense/vars/0"), "the file holds no output kernel"),
+        (remove("value_dense/vars/0"), "the file holds no value kernel"),
+        (remove("key_dense/vars/1"), "key without bias, the other projections with one"),
+        (put("key_dense/vars/0", (32, 2, 8)), "key kernel (32, 2, 8) and value kernel (32, 4, 8) have different heads"),
+        (
+            put("key_dense/vars/0", (32, 4, 6)),
+            "query kernel (32, 4, 8) and key kernel (32, 4, 6) have different head sizes",
+        ),
+        (
+            put("output_dense/vars/0", (4, 6, 32)),
+            "output kernel (4, 6, 32) does not begin with (heads, value_dim) = (4, 8)",
+        ),
+        (put("query_dense/vars/1", (8, 4)), "query bias (8, 4) is not (4, 8)"),
+        (put("vars/0", (3,)), "it holds 0 (3,), which MultiHeadAttention does not have"),
+        (put("temperature/vars/0", ()), "it holds temperature, which MultiHeadAttention does not have"),
+        (put("rotary_embedding/vars/0", (2,)), "it holds rotary_embedding, which MultiHeadAttention does not have"),
+    ],
+)
+def test_layers_that_are_not_quite_attention_are_named_and_block(golden, tmp_path, edit, reason):
+    findings = edited(golden, tmp_path, edit)
+    assert findings.layers == ()
+    (found,) = findings.lookalikes
+    assert reason in found.reason and found.blocking
+    with pytest.raises(mha_convert.LayerError, match="is not converted"):
+        mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "x.pt")
+
+
+def group(name, **children):
+    """A group with one 2-D kernel in each child."""
+    parts = {}
+    for child, shape in children.items():
+        from layer_cases import make_variable
+
+        parts[child] = Group(
+            path=child, name=f"{name}/{child}", variables={"kernel": make_variable(child, np.ones(shape))}
+        )
+    return Group(path=name, name=name, children=parts)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("wq", "wk", "wv"),
+        ("query", "key", "value"),
+        ("query_dense", "key_dense", "value_dense"),
+        ("q_proj", "k_proj", "v_proj"),
+    ],
+)
+def test_hand_written_attention_is_a_candidate_and_never_guessed(names):
+    root = Group(path="", name="", children={"mine": group("mine", **dict.fromkeys((*names, "dense"), (8, 8)))})
+    checkpoint = mha_convert.Checkpoint(path="x", format="keras", has_config=False, root=root)
+    findings = survey(checkpoint)
+    assert findings.layers == ()
+    (found,) = findings.lookalikes
+    assert found.kind == "hand-written attention" and not found.blocking
+    assert "rank 2" in found.reason and "does not show the number of heads" in found.reason
+
+
+@pytest.mark.parametrize(
+    "family", ["llama_transformer_decoder", "GemmaDecoderBlock", "moonshine_encoder_block", "bloom_decoder"]
+)
+def test_families_with_other_mathematics_are_known_by_name(family):
+    layer = make_layer(CASES[0])
+    children = {
+        f"{role}_dense": Group(path=role, name=role, variables={"0": projection.kernel, "1": projection.bias})
+        for role, projection in layer.projections.items()
+    }
+    attention = Group(path="a", name="block/self_attention", children=children)
+    assert not isinstance(multi_head_attention.match(attention, ()), mha_convert.Lookalike)
+    parent = Group(path=f"layers/{family}", name="block", children={"self_attention": attention})
+    found = multi_head_attention.match(attention, (parent,))
+    assert isinstance(found, mha_convert.Lookalike) and f"belongs to {family}, whose attention adds" in found.reason
+
+
+def test_a_users_subclass_is_converted_with_a_caution(golden, tmp_path):
+    report = mha_convert.convert_file(golden / "keras-3.15.1/mha_subclass.keras", tmp_path / "x.pt")
+    assert report.proven
+    assert any("its class is corpus>MyMHA, not keras.layers.MultiHeadAttention" in note for note in report.notes)
+
+
+def test_mixed_bias_is_no_plain_layer():
+    layer = make_layer(CASES[0])
+    projections = layer.projections | {"key": Projection(layer.key.kernel)}
+    assert "key without bias" in multi_head_attention.disagreement(projections)[0]
+
+
+def test_grouped_heads_are_seen_without_configuration():
+    layer = make_layer(CASES[0])
+    assert layer.num_key_value_heads == 4
+    assert replace(layer, kind="GroupQueryAttention").num_heads == 4

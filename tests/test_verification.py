@@ -1,0 +1,261 @@
+"""The proof must fail when anything is wrong: each tensor of each layout, damaged in each way."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from layer_cases import CASES, ids, make_layer
+
+import mha_convert
+from mha_convert.errors import VerificationError
+from mha_convert.verification import verify
+from mha_convert.verification.cases import cases
+from mha_convert.verification.formula import Inputs, attention, float32_effect, rounding_effect
+from mha_convert.writers import StoredTarget
+from mha_convert.writers.torch_file import as_tensor
+
+LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
+
+
+def in_memory(tensors: dict[str, torch.Tensor]) -> StoredTarget:
+    """A target without a file."""
+    return StoredTarget(
+        path="memory",
+        description=None,
+        shapes={key: tuple(tensor.shape) for key, tensor in tensors.items()},
+        dtypes={key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()},
+        read=tensors.__getitem__,
+    )
+
+
+def make(case, layout, placement, **options):
+    """A plan and its tensors."""
+    plan = mha_convert.plan([make_layer(case)], layout=layout, placement=placement, **options)
+    return plan, {tensor.key: as_tensor(tensor.read()).clone() for tensor in mha_convert.convert(plan)}
+
+
+def one_element(tensor, heads):
+    damaged = tensor.clone()
+    damaged.view(-1)[tensor.numel() // 2] += 1e-3
+    return damaged
+
+
+def last_bit(tensor, heads):
+    damaged = tensor.clone()
+    damaged.view(torch.int32).view(-1)[-1] ^= 1
+    return damaged
+
+
+def transposed(tensor, heads):
+    square = tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
+    return tensor.T.contiguous() if square else tensor.flip(0) if tensor.dim() == 1 else tensor.T.reshape(tensor.shape)
+
+
+def heads_permuted(tensor, heads):
+    """The first axis in blocks of one head each, rolled by one block."""
+    return tensor.roll(max(tensor.shape[0] // (3 * heads), 1), 0)
+
+
+def negated(tensor, heads):
+    return -tensor
+
+
+def rows_swapped(tensor, heads):
+    damaged = tensor.clone()
+    damaged[[0, -1]] = tensor[[-1, 0]]
+    return damaged
+
+
+DAMAGES = (one_element, last_bit, transposed, heads_permuted, negated, rows_swapped)
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+@pytest.mark.parametrize(("layout", "placement"), LAYOUTS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_damaged_tensor_is_caught(case, layout, placement, damage):
+    plan, tensors = make(case, layout, placement)
+    verify(plan, in_memory(tensors))
+    damaged_any = False
+    for key, tensor in tensors.items():
+        damaged = damage(tensor, case.num_heads)
+        if torch.equal(damaged.view(torch.int32), tensor.view(torch.int32)):
+            continue  # an identity transposed, zeros rolled
+        damaged_any = True
+        with pytest.raises(VerificationError, match=f"tensor '{key}' differs from Keras in"):
+            verify(plan, in_memory(tensors | {key: damaged}))
+    assert damaged_any
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("q_proj", "k_proj"), ("k_proj", "v_proj"), ("q_proj", "v_proj"), ("v_proj", "out_proj")],
+)
+def test_swapped_matrices_are_caught(first, second):
+    plan, tensors = make(CASES[0], "linear", "projected")
+    swapped = dict(tensors)
+    for kind in ("weight", "bias"):
+        a, b = f"layer.{first}.{kind}", f"layer.{second}.{kind}"
+        swapped[a], swapped[b] = tensors[b], tensors[a]
+    with pytest.raises(VerificationError, match="differs from Keras"):
+        verify(plan, in_memory(swapped))
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+@pytest.mark.parametrize("role", ["query", "key", "value", "output"])
+def test_a_wrong_rule_is_caught_by_the_formula_alone(case, role, monkeypatch):
+    """Were the conversion itself wrong, the stored bits would agree with it: the comparison must see it."""
+    from mha_convert import conversion
+
+    honest = conversion.source_array
+    monkeypatch.setattr(
+        conversion,
+        "source_array",
+        lambda piece, item: (
+            honest(piece, item)[::-1].copy() if piece.source == f"{role}.kernel" else honest(piece, item)
+        ),
+    )
+    if all(size == 1 for size in getattr(make_layer(case), role).kernel.shape[:1]):
+        pytest.skip("one row: nothing to reverse")
+    plan, tensors = make(case, "mha", "projected")
+    with pytest.raises(VerificationError, match=r"of PyTorch \((float64|stored) weights\) and the Keras formula"):
+        verify(plan, in_memory(tensors))
+
+
+def test_a_forgotten_scale_is_caught(monkeypatch):
+    from mha_convert import conversion
+
+    monkeypatch.setattr(conversion, "is_rescaled", lambda piece, item: False)
+    case = next(case for case in CASES if case.id == "value larger")
+    plan, tensors = make(case, "mha", "projected")
+    with pytest.raises(VerificationError, match="the Keras formula"):
+        verify(plan, in_memory(tensors))
+
+
+@pytest.mark.parametrize("change", ["missing", "surplus", "shape", "dtype"])
+def test_other_keys_shapes_and_dtypes_are_caught(change):
+    plan, tensors = make(CASES[0], "mha", "projected")
+    key = "layer.in_proj_bias"
+    if change == "missing":
+        del tensors[key]
+        expected = "missing layer.in_proj_bias"
+    elif change == "surplus":
+        tensors["layer.more"] = tensors[key]
+        expected = "unexpected layer.more"
+    elif change == "shape":
+        tensors[key] = tensors[key][:-1]
+        expected = r"'layer.in_proj_bias' is float32 \(23,\), expected float32 \(24,\)"
+    else:
+        tensors[key] = tensors[key].double()
+        expected = r"'layer.in_proj_bias' is float64 \(24,\), expected float32 \(24,\)"
+    with pytest.raises(VerificationError, match=expected):
+        verify(plan, in_memory(tensors))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers_are_not_proven_by_accident(odd):
+    layer = make_layer(CASES[0])
+    layer.key.kernel.read()[0, 0, 0] = odd
+    plan = mha_convert.plan([layer])
+    tensors = {tensor.key: as_tensor(tensor.read()) for tensor in mha_convert.convert(plan)}
+    with pytest.raises(VerificationError, match="its key kernel holds 1 NaN or infinite numbers of 64"):
+        verify(plan, in_memory(tensors))
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_rounding_bound_holds_and_is_not_idle(case, dtype):
+    """Rounded weights stay within the bound that is computed from the dtype, and use some of it."""
+    layer = make_layer(case, dtype="float64")
+    plan = mha_convert.plan([layer], dtype=dtype)
+    tensors = {tensor.key: as_tensor(tensor.read()) for tensor in mha_convert.convert(plan)}
+    proof = verify(plan, in_memory(tensors))
+    stored = [comparison for comparison in proof.comparisons if comparison.weights == "stored"]
+    assert len(stored) == 12 and all(comparison.passed for comparison in stored)
+    assert max(comparison.error for comparison in stored) > 0
+    worst = max(comparison.relative / comparison.bound for comparison in stored)
+    assert 1e-4 < worst < 1
+
+
+def test_the_bound_of_worst_roundings_is_reached_within_a_factor():
+    """All roundings against us: the bound must hold, and must not be a thousand times too large."""
+    random = np.random.default_rng(0)
+    layer = make_layer(CASES[0], dtype="float64")
+    arrays = {
+        f"{role}.{kind}": getattr(projection, kind).read()
+        for role, projection in layer.projections.items()
+        for kind in ("kernel", "bias")
+    }
+    inputs = cases(layer, arrays)[0].inputs
+    exact, allowed = attention(arrays, inputs), rounding_effect(arrays, inputs, dict.fromkeys(arrays, "bfloat16"))
+    worst = 0.0
+    for _ in range(200):
+        moved = {name: array * (1 + 2.0**-8 * random.choice([-1, 1], array.shape)) for name, array in arrays.items()}
+        difference = np.abs(attention(moved, inputs).output - exact.output)
+        assert (difference <= allowed.output).all()
+        worst = max(worst, float((difference / allowed.output).max()))
+    assert worst > 1e-2
+
+
+def test_the_formula_is_the_textbook_for_identities():
+    x = np.random.default_rng(0).standard_normal((2, 3, 4))
+    eye = np.eye(4)
+    arrays = {name: eye.reshape(4, 1, 4) for name in ("query.kernel", "key.kernel", "value.kernel")}
+    arrays["output.kernel"] = eye.reshape(1, 4, 4)
+    scores = np.exp(x @ x.swapaxes(1, 2) / 2)
+    scores /= scores.sum(-1, keepdims=True)
+    result = attention(arrays, Inputs(query=x, key=x, value=x))
+    np.testing.assert_allclose(result.output, scores @ x, atol=1e-14)
+    np.testing.assert_allclose(result.scores[:, 0], scores, atol=1e-15)
+
+
+def test_a_row_without_keys_is_the_uniform_average():
+    layer = make_layer(CASES[0], dtype="float64")
+    arrays = {
+        f"{role}.{kind}": getattr(p, kind).read()
+        for role, p in layer.projections.items()
+        for kind in ("kernel", "bias")
+    }
+    inputs = cases(layer, arrays)[0].inputs
+    result = attention(arrays, replace(inputs, attends=np.zeros((2, 5, 7), bool)))
+    np.testing.assert_allclose(result.scores, 1 / 7)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_inputs_make_scores_that_neither_saturate_nor_vanish(scale):
+    layer = make_layer(CASES[0], dtype="float64")
+    arrays = {
+        f"{role}.{kind}": getattr(p, kind).read() * (scale if kind == "kernel" else 0)
+        for role, p in layer.projections.items()
+        for kind in ("kernel", "bias")
+    }
+    scores = attention(arrays, cases(layer, arrays)[0].inputs).scores
+    assert scores.max() - scores.min() > 0.2
+    assert np.median(scores) > 1e-3
+
+
+def test_no_row_of_any_mask_is_empty():
+    layer = make_layer(CASES[0], dtype="float64")
+    arrays = {
+        f"{role}.{kind}": getattr(p, kind).read()
+        for role, p in layer.projections.items()
+        for kind in ("kernel", "bias")
+    }
+    calls = cases(layer, arrays)
+    assert [call.name for call in calls] == ["no mask", "attention mask", "padding mask", "causal mask"]
+    for call in calls[1:]:
+        assert call.inputs.attends.any(-1).all()
+        assert not call.inputs.attends.all()
+    assert calls[0].inputs.query.shape[1] != calls[0].inputs.key.shape[1]
+
+
+def test_float32_effect_is_small_but_not_nothing():
+    layer = make_layer(CASES[0], dtype="float64")
+    arrays = {
+        f"{role}.{kind}": getattr(p, kind).read()
+        for role, p in layer.projections.items()
+        for kind in ("kernel", "bias")
+    }
+    inputs = cases(layer, arrays)[0].inputs
+    effect = float32_effect(arrays, inputs).output.max() / np.abs(attention(arrays, inputs).output).max()
+    assert 1e-8 < effect < 1e-4
