@@ -6,12 +6,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import __version__
 from .errors import MhaConvertError
+
+if TYPE_CHECKING:
+    from .datatypes import Report
+    from .document import Document
 
 EPILOG = "Errors go to standard error; exit code 0: done and proven, 1: a clear error, 2: wrong usage."
 app = typer.Typer(
@@ -84,16 +88,16 @@ def common(
 @app.command(epilog=example("mha-convert inspect model.keras"))
 def inspect(source: Source, as_json: Json = False) -> None:
     """List the attention layers of a saved Keras model, with their sizes and placements."""
-    from . import report
+    from .inspection import inspection_as_json, inspection_as_text
     from .layers import survey
     from .readers import read
 
     checkpoint = read(source)
     findings = survey(checkpoint)
     if as_json:
-        print_json(report.inspection_as_json(checkpoint, findings))
+        print_json(inspection_as_json(checkpoint, findings))
     else:
-        show(report.inspection(checkpoint, findings))
+        show(inspection_as_text(checkpoint, findings))
 
 
 @app.command(
@@ -136,7 +140,6 @@ def convert(
     as_json: Json = False,
 ) -> None:
     """Convert the attention layers to a PyTorch state_dict; the target appears only if it was proven."""
-    from . import report
     from .pipeline import convert_file, default_target
 
     with progress(as_json) as on_progress:
@@ -153,10 +156,7 @@ def convert(
             overwrite=overwrite,
             on_progress=on_progress,
         )
-    if as_json:
-        print_json(report.report_as_json(result))
-    else:
-        show(report.conversion(result))
+    show_report(result, as_json)
 
 
 @app.command(epilog=example("mha-convert verify model.keras attention.safetensors --reference keras"))
@@ -170,15 +170,11 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Prove an existing target against its source, by reading both files again."""
-    from . import report
     from .pipeline import verify_file
 
     with progress(as_json) as on_progress:
         result = verify_file(source, target, reference=reference, on_progress=on_progress)
-    if as_json:
-        print_json(report.report_as_json(result))
-    else:
-        show(report.conversion(result))
+    show_report(result, as_json)
 
 
 @app.command(epilog=example("mha-convert explain model.keras encoder/attn"))
@@ -198,14 +194,24 @@ def explain(
         typer.echo(explanation(item, source))
 
 
+def show_report(result: "Report", as_json: bool) -> None:
+    """What a conversion or a verification did."""
+    from .report import report_as_json, report_as_text
+
+    if as_json:
+        print_json(report_as_json(result))
+    else:
+        show(report_as_text(result))
+
+
 def print_json(document: dict[str, Any]) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
-def show(document: Any) -> None:
+def show(document: "Document") -> None:
     """Tables for a terminal, plain text for a pipe."""
-    from .report import Table, as_plain_text
+    from .document import Table, as_plain_text
 
     if not sys.stdout.isatty():
         typer.echo(as_plain_text(document))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from .conversion import describe, is_rescaled
 from .datatypes import LayerPlan, Piece
+from .document import Table, plain_table
 from .errors import printable
-from .report import Table, plain_table, projections
+from .inspection import projections
 
 STOCK = "MultiheadAttention"
 

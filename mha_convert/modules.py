@@ -250,15 +250,14 @@ def to_attn_mask(
     masks = [mask[:, None] if mask.dim() == 3 else mask for mask in masks]
     masks += [] if query_mask is None else [query_mask.bool()[:, None, :, None]]
     masks += [mask.bool()[:, None, None, :] for mask in (value_mask, key_mask) if mask is not None]
-    shown = torch.broadcast_shapes(*(mask.shape for mask in masks)) if masks else (1, 1)
-    length, width = query_length or shown[-2], key_length or shown[-1]
-    needs_length = query_length is None and attention_mask is None and query_mask is None
-    needs_width = key_length is None and attention_mask is None and value_mask is None and key_mask is None
-    if (causal or masks) and (needs_length or needs_width):
-        raise ValueError(f"to_attn_mask: {'query' if needs_length else 'key'}_length is not shown by a mask; give it.")
+    length = query_length or max((mask.shape[-2] for mask in masks), default=1)
+    width = key_length or max((mask.shape[-1] for mask in masks), default=1)
+    shows_length = query_length or attention_mask is not None or query_mask is not None
+    shows_width = key_length or attention_mask is not None or value_mask is not None or key_mask is not None
+    if (causal or masks) and not (shows_length and shows_width):
+        raise ValueError(f"to_attn_mask: {'key' if shows_length else 'query'}_length is not shown by a mask; give it.")
     if causal:
-        device = masks[0].device if masks else torch.device("cpu")
-        masks.append(~causal_mask(length, width, device))
+        masks.append(~causal_mask(length, width, masks[0].device if masks else torch.device("cpu")))
     if not masks:
         return None
     attends = masks[0]

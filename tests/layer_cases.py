@@ -85,6 +85,16 @@ def make_layer(case: LayerCase, dtype="float32", seed=0, name="layer", **facts) 
     return AttentionLayer(name=name, kind="MultiHeadAttention", path=name, **projections, **facts)
 
 
+def arrays_of(layer: AttentionLayer) -> dict[str, np.ndarray]:
+    """Keras' arrays by the names that rules use."""
+    return {
+        f"{role}.{kind}": variable.read()
+        for role, projection in layer.projections.items()
+        for kind, variable in (("kernel", projection.kernel), ("bias", projection.bias))
+        if variable is not None
+    }
+
+
 def ids(case: LayerCase) -> str:
     """For parametrize."""
     return case.id

@@ -8,7 +8,7 @@ import pytest
 from einops import rearrange
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layer_cases import CASES, LayerCase, ids, make_layer
+from layer_cases import CASES, LayerCase, arrays_of, ids, make_layer
 
 import mha_convert
 from mha_convert.conversion import ledger, numpy_dtype, padded_shape, round_once
@@ -177,12 +177,7 @@ def test_any_sizes_agree_with_the_formula(sizes, output, bias, layout):
     layer = make_layer(LayerCase(id="", output_shape=tuple(output), use_bias=bias, **sizes), dtype="float64")
     plan = mha_convert.plan([layer], layout=layout[0], placement=layout[1], prefix="")
     module = module_in_float64(plan.layers[0].module, {t.key: as_tensor(t.read()) for t in mha_convert.convert(plan)})
-    arrays = {
-        f"{role}.{kind}": variable.read()
-        for role, projection in layer.projections.items()
-        for kind, variable in (("kernel", projection.kernel), ("bias", projection.bias))
-        if variable is not None
-    }
+    arrays = arrays_of(layer)
     for case in cases(layer, arrays):
         expected, (result, alone) = attention(arrays, case.inputs), run(module, case, layer.num_heads)
         for ours, theirs in (

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from layer_cases import CASES, ids, make_layer
+from layer_cases import CASES, arrays_of, ids, make_layer
 
 import mha_convert
 from mha_convert.loading import build_module
@@ -27,15 +27,6 @@ def inputs_for(case, dtype=torch.float64):
     random = torch.Generator().manual_seed(0)
     widths = (QUERY, case.query_features), (KEY, case.key_features), (KEY, case.value_features)
     return [torch.randn(BATCH, *shape, generator=random, dtype=dtype) for shape in widths]
-
-
-def arrays_of(layer):
-    return {
-        f"{role}.{kind}": variable.read()
-        for role, projection in layer.projections.items()
-        for kind, variable in (("kernel", projection.kernel), ("bias", projection.bias))
-        if variable is not None
-    }
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)

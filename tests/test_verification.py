@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from layer_cases import CASES, ids, make_layer
+from layer_cases import CASES, arrays_of, ids, make_layer
 
 import mha_convert
 from mha_convert.errors import VerificationError
@@ -181,11 +181,7 @@ def test_the_bound_of_worst_roundings_is_reached_within_a_factor():
     """All roundings against us: the bound must hold, and must not be a thousand times too large."""
     random = np.random.default_rng(0)
     layer = make_layer(CASES[0], dtype="float64")
-    arrays = {
-        f"{role}.{kind}": getattr(projection, kind).read()
-        for role, projection in layer.projections.items()
-        for kind in ("kernel", "bias")
-    }
+    arrays = arrays_of(layer)
     inputs = cases(layer, arrays)[0].inputs
     exact, allowed = attention(arrays, inputs), rounding_effect(arrays, inputs, dict.fromkeys(arrays, "bfloat16"))
     worst = 0.0
@@ -211,11 +207,7 @@ def test_the_formula_is_the_textbook_for_identities():
 
 def test_a_row_without_keys_is_the_uniform_average():
     layer = make_layer(CASES[0], dtype="float64")
-    arrays = {
-        f"{role}.{kind}": getattr(p, kind).read()
-        for role, p in layer.projections.items()
-        for kind in ("kernel", "bias")
-    }
+    arrays = arrays_of(layer)
     inputs = cases(layer, arrays)[0].inputs
     result = attention(arrays, replace(inputs, attends=np.zeros((2, 5, 7), bool)))
     np.testing.assert_allclose(result.scores, 1 / 7)
@@ -236,11 +228,7 @@ def test_inputs_make_scores_that_neither_saturate_nor_vanish(scale):
 
 def test_no_row_of_any_mask_is_empty():
     layer = make_layer(CASES[0], dtype="float64")
-    arrays = {
-        f"{role}.{kind}": getattr(p, kind).read()
-        for role, p in layer.projections.items()
-        for kind in ("kernel", "bias")
-    }
+    arrays = arrays_of(layer)
     calls = cases(layer, arrays)
     assert [call.name for call in calls] == ["no mask", "attention mask", "padding mask", "causal mask"]
     for call in calls[1:]:
@@ -251,11 +239,7 @@ def test_no_row_of_any_mask_is_empty():
 
 def test_float32_effect_is_small_but_not_nothing():
     layer = make_layer(CASES[0], dtype="float64")
-    arrays = {
-        f"{role}.{kind}": getattr(p, kind).read()
-        for role, p in layer.projections.items()
-        for kind in ("kernel", "bias")
-    }
+    arrays = arrays_of(layer)
     inputs = cases(layer, arrays)[0].inputs
     effect = float32_effect(arrays, inputs).output.max() / np.abs(attention(arrays, inputs).output).max()
     assert 1e-8 < effect < 1e-4

@@ -1,0 +1,228 @@
+"""What ``inspect`` says: records to text and JSON, and the parts of it that other reports repeat."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import layouts
+from .conversion import convert, ledger
+from .datatypes import AttentionLayer, Checkpoint, LayerPlan, Lookalike, Variable
+from .document import Document, Table
+from .errors import LayoutError, printable
+from .layers import Findings
+
+FORMATS = {
+    "keras": ".keras",
+    "h5": "legacy HDF5, whole model",
+    "h5-weights": "legacy HDF5, weights only",
+    "weights.h5": ".weights.h5",
+}
+LEGEND = (
+    "projected, drop-in: the placement in nn.MultiheadAttention and the parameters that it adds; "
+    "q and out are nn.Linear in front and behind."
+)
+
+
+def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
+    """What ``inspect`` says."""
+    parts: list[str | Table] = [title(checkpoint), ""]
+    if findings.layers:
+        parts += [layer_table(findings.layers), "", LEGEND]
+    parts += [f"Not converted: {lookalike_line(item)}" for item in findings.lookalikes]
+    parts += [
+        f"Not converted: layer '{printable(layer.name)}' {refusal.text(layer)}. {refusal.next_step}."
+        for layer in findings.layers
+        for refusal in layouts.refusals(layer, "mha")
+    ]
+    if not findings.layers:
+        parts.append("No MultiHeadAttention in this file.")
+    parts.append(variables_line(checkpoint, findings))
+    parts += [f"Note: {note}" for note in notes(checkpoint, findings)]
+    return parts
+
+
+def title(checkpoint: Checkpoint) -> str:
+    """One line: the file, its format, who wrote it."""
+    writer = f", Keras {printable(checkpoint.keras_version)}" if checkpoint.keras_version else ""
+    backend = f" on {printable(checkpoint.backend)}" if checkpoint.backend else ""
+    return f"{checkpoint.path}: {FORMATS.get(checkpoint.format, checkpoint.format)}{writer}{backend}"
+
+
+def layer_table(layers: Iterable[AttentionLayer]) -> Table:
+    """One row per attention layer."""
+    headings = (
+        "layer",
+        "kind",
+        "num_heads",
+        "key_dim",
+        "value_dim",
+        "query, key, value",
+        "output",
+        "bias",
+        "dtype",
+        "parameters",
+        "projected",
+        "drop-in",
+    )
+    return Table(headings, tuple(layer_row(layer) for layer in layers))
+
+
+def layer_row(layer: AttentionLayer) -> tuple[str, ...]:
+    """The facts as cells."""
+    heads = str(layer.num_heads)
+    if layer.num_key_value_heads != layer.num_heads:
+        heads += f" ({layer.num_key_value_heads} key)"
+    return (
+        printable(layer.name, 60),
+        layer.kind,
+        heads,
+        str(layer.key_dim),
+        str(layer.value_dim),
+        f"{layer.query_features}, {layer.key_features}, {layer.value_features}",
+        " × ".join(map(str, layer.output_shape)),
+        "yes" if layer.use_bias else "no",
+        layer.dtype,
+        f"{layer.parameters:,}",
+        placement_cell(layer, "projected"),
+        placement_cell(layer, "drop-in"),
+    )
+
+
+def placement_cell(layer: AttentionLayer, placement: str) -> str:
+    """``stock +0``, ``q, out +1,200``, or why not."""
+    facts = placement_facts(layer, placement)
+    if facts is None:
+        return "refused"
+    if facts["fits"]:
+        return "does not fit"
+    around = ", ".join(facts["projections"]) or "stock"
+    return f"{around} +{facts['added_parameters']:,}"
+
+
+def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | None:
+    """A placement and its price; None where the layout refuses the layer."""
+    try:
+        chosen = layouts.plan([layer], placement=placement, prefix="")
+    except LayoutError:
+        return None
+    (item,) = chosen.layers
+    entry = ledger(item, {tensor.key: tensor.shape for tensor in convert(chosen)})
+    return {
+        "module": item.module.class_name,
+        "embed_dim": item.embed_dim,
+        "head_size": item.head_size,
+        "projections": projections(item),
+        "added_parameters": entry.padding + entry.identity,
+        "fits": item.fits,
+    }
+
+
+def projections(item: LayerPlan) -> list[str]:
+    """Which ``nn.Linear`` stand around the stock module."""
+    targets = {rule.target.split(".")[0] for rule in item.rules}
+    return [short for short, full in (("q", "query_projection"), ("out", "output_projection")) if full in targets]
+
+
+def lookalike_line(item: Lookalike) -> str:
+    """Name, kind, reason and next step."""
+    return f"'{printable(item.name)}' ({item.kind}): {item.reason}. {item.next_step}."
+
+
+def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
+    """Of the file, and of single layers."""
+    own = [f"layer '{printable(layer.name)}': {caution}." for layer in findings.layers for caution in layer.cautions]
+    return [*checkpoint.notes, *own]
+
+
+def sort_variables(checkpoint: Checkpoint, converted: Iterable[AttentionLayer]) -> dict[str, list[Variable]]:
+    """Every variable of the file under one heading."""
+    paths = {variable.path for layer in converted for variable in layer.variables}
+    sorted_: dict[str, list[Variable]] = {"attention": [], "other": [], "optimizer": [], "metric": []}
+    for variable in checkpoint.variables:
+        heading = "attention" if variable.path in paths else "other" if variable.role == "layer" else variable.role
+        sorted_[heading].append(variable)
+    return sorted_
+
+
+def variable_counts(checkpoint: Checkpoint, converted: Iterable[AttentionLayer]) -> dict[str, dict[str, int]]:
+    """Number of variables and of parameters under each heading."""
+    return {
+        heading: {"count": len(variables), "parameters": sum(variable.size for variable in variables)}
+        for heading, variables in sort_variables(checkpoint, converted).items()
+    }
+
+
+def variables_line(checkpoint: Checkpoint, findings: Findings) -> str:
+    """What else is in the file."""
+    names = {
+        "attention": "of attention",
+        "other": "of other layers",
+        "optimizer": "of the optimizer",
+        "metric": "of metrics",
+    }
+    counts = variable_counts(checkpoint, findings.layers)
+    parts = [
+        f"{counts[heading]['count']} {name} ({counts[heading]['parameters']:,} parameters)"
+        for heading, name in names.items()
+        if counts[heading]["count"] or heading in ("attention", "other")
+    ]
+    return f"Variables: {', '.join(parts)}."
+
+
+def inspection_as_json(checkpoint: Checkpoint, findings: Findings) -> dict[str, Any]:
+    """The stable form of ``inspect --json``; documented in ``docs/cli.md``."""
+    return {
+        "source": checkpoint.path,
+        "format": checkpoint.format,
+        "keras_version": checkpoint.keras_version,
+        "backend": checkpoint.backend,
+        "layers": [layer_as_json(layer) for layer in findings.layers],
+        "not_converted": [lookalike_as_json(item) for item in findings.lookalikes],
+        "variables": variable_counts(checkpoint, findings.layers),
+        "notes": notes(checkpoint, findings),
+    }
+
+
+def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
+    """One layer."""
+    facts = (
+        "num_heads",
+        "num_key_value_heads",
+        "key_dim",
+        "value_dim",
+        "query_features",
+        "key_features",
+        "value_features",
+        "output_features",
+    )
+    return {
+        "name": layer.name,
+        "kind": layer.kind,
+        "class_name": layer.class_name,
+        "path": layer.path,
+        **{fact: getattr(layer, fact) for fact in facts},
+        "output_shape": list(layer.output_shape),
+        "use_bias": layer.use_bias,
+        "use_gate": layer.gate is not None,
+        "dtype": layer.dtype,
+        "compute_dtype": layer.compute_dtype,
+        "parameters": layer.parameters,
+        "has_config": layer.has_config,
+        "attention_axes": None if layer.attention_axes is None else list(layer.attention_axes),
+        "sliding_window": layer.sliding_window,
+        "dropout": layer.dropout,
+        "placements": {name: placement_facts(layer, name) for name in layouts.PLACEMENTS},
+        "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],
+        "cautions": list(layer.cautions),
+    }
+
+
+def lookalike_as_json(item: Lookalike) -> dict[str, Any]:
+    """One thing that was passed over."""
+    return {
+        "name": item.name,
+        "kind": item.kind,
+        "reason": item.reason,
+        "next_step": item.next_step,
+        "blocking": item.blocking,
+        "variables": [variable.path for variable in item.variables],
+    }
