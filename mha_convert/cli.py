@@ -211,12 +211,13 @@ def print_json(document: dict[str, Any]) -> None:
 
 def show(document: "Document") -> None:
     """Tables for a terminal, plain text for a pipe."""
-    from .document import Table, as_plain_text
+    from .document import Table, as_plain_text, plain_table
 
     if not sys.stdout.isatty():
         typer.echo(as_plain_text(document))
         return
     from rich.console import Console
+    from rich.padding import Padding
     from rich.table import Table as Drawn
     from rich.text import Text
 
@@ -224,13 +225,18 @@ def show(document: "Document") -> None:
     for part in document:
         if not isinstance(part, Table):
             console.print(Text(part))
-            continue
-        drawn = Drawn(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for column, heading in enumerate(part.headings):
-            drawn.add_column(Text(heading), justify="right" if part.is_number(column) else "left", overflow="fold")
-        for row in part.rows:
-            drawn.add_row(*map(Text, row))
-        console.print(drawn)
+        elif max(map(len, plain_table(part))) <= console.width:
+            drawn = Drawn(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+            for column, heading in enumerate(part.headings):
+                drawn.add_column(Text(heading), justify="right" if part.is_number(column) else "left", no_wrap=True)
+            for row in part.rows:
+                drawn.add_row(*map(Text, row))
+            console.print(drawn)
+        else:  # too wide for this terminal: one paragraph a row
+            for row in part.rows:
+                facts = zip(part.headings[1:], row[1:], strict=True)
+                console.print(Text(row[0], "bold"))
+                console.print(Padding(Text("; ".join(f"{heading} {cell}" for heading, cell in facts)), (0, 0, 0, 2)))
 
 
 @contextmanager
