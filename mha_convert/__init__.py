@@ -18,12 +18,14 @@ if TYPE_CHECKING:
         Ledger,
         Lookalike,
         Plan,
+        Projection,
         Report,
         Tensor,
         Variable,
     )
+    from .description import describe_plan
     from .errors import LayerError, LayoutError, MhaConvertError, ReadError, VerificationError, WriteError
-    from .layers import find_layers
+    from .layers import find_layers, survey
     from .layouts import plan
     from .loading import load_modules
     from .modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
@@ -46,6 +48,7 @@ _HOMES = {
     "Lookalike": "datatypes",
     "MhaConvertError": "errors",
     "Plan": "datatypes",
+    "Projection": "datatypes",
     "ProjectedMultiheadAttention": "modules",
     "ReadError": "errors",
     "Report": "datatypes",
@@ -55,12 +58,14 @@ _HOMES = {
     "WriteError": "errors",
     "convert": "conversion",
     "convert_file": "pipeline",
+    "describe_plan": "description",
     "find_layers": "layers",
     "from_keras_layer": "pipeline",
     "load_modules": "loading",
     "open_target": "writers",
     "plan": "layouts",
     "read": "readers",
+    "survey": "layers",
     "to_attn_mask": "modules",
     "verify": "verification",
     "verify_file": "pipeline",
@@ -79,6 +84,7 @@ __all__ = [
     "MhaConvertError",
     "Plan",
     "ProjectedMultiheadAttention",
+    "Projection",
     "ReadError",
     "Report",
     "Tensor",
@@ -87,12 +93,14 @@ __all__ = [
     "WriteError",
     "convert",
     "convert_file",
+    "describe_plan",
     "find_layers",
     "from_keras_layer",
     "load_modules",
     "open_target",
     "plan",
     "read",
+    "survey",
     "to_attn_mask",
     "verify",
     "verify_file",

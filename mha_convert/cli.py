@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from .datatypes import Report
     from .document import Document
 
-EPILOG = "Errors go to standard error; exit code 0: done and proven, 1: a clear error, 2: wrong usage."
+EPILOG = (
+    "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
+    "2: wrong usage."
+)
 app = typer.Typer(
     name="mha-convert",
     help="Move Keras MultiHeadAttention weights to PyTorch, and prove that nothing changed on the way.",

@@ -65,7 +65,7 @@ def source_array(piece: Piece, item: LayerPlan) -> Array:
 
 def is_rescaled(piece: Piece, item: LayerPlan) -> bool:
     """Whether the step changes numbers: with equal head sizes the factor is 1."""
-    return piece.step == "rescale" and item.head_size != item.layer.key_dim
+    return piece.step == "rescale" and item.head_size not in (None, item.layer.key_dim)
 
 
 def pad_heads(array: Array, piece: Piece, item: LayerPlan) -> Array:
@@ -79,9 +79,9 @@ def pad_heads(array: Array, piece: Piece, item: LayerPlan) -> Array:
 
 
 def padded_shape(shape: tuple[int, ...], piece: Piece, item: LayerPlan) -> tuple[int, ...]:
-    """Keras' shape with the head axis in the layout's head size. Layout ``linear`` keeps ``value_dim``."""
+    """Keras' shape with the head axis in the plan's head size, if it has one."""
     axes = piece.pattern.split(" -> ")[0].split()
-    if HEAD_AXIS not in axes or item.placement == "linear":
+    if HEAD_AXIS not in axes or item.head_size is None:
         return shape
     axis = axes.index(HEAD_AXIS)
     return (*shape[:axis], item.head_size, *shape[axis + 1 :])

@@ -256,14 +256,15 @@ class ModuleSpec:
 class LayerPlan:
     """How one layer is laid out: where its tensors go, by which rules, for which module.
 
-    ``head_size`` is the size of one head in the target, ``embed_dim`` heads times that. ``fits`` is None, or says
-    why the placement that was asked for does not fit this layer and which one was taken.
+    ``head_size`` is the size to which heads are padded, None where they keep their own; ``embed_dim`` is the width
+    of all query heads.
+    ``fits`` is None, or says why the placement that was asked for does not fit this layer and which one was taken.
     """
 
     layer: AttentionLayer
     prefix: str
     placement: str
-    head_size: int
+    head_size: int | None
     embed_dim: int
     rules: tuple[Rule, ...]
     module: ModuleSpec
@@ -272,7 +273,7 @@ class LayerPlan:
     @property
     def scale(self) -> float:
         """Factor that makes PyTorch's ``1/sqrt(head_size)`` equal to Keras' ``1/sqrt(key_dim)``."""
-        return math.sqrt(self.head_size / self.layer.key_dim)
+        return math.sqrt((self.head_size or self.layer.key_dim) / self.layer.key_dim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ def keras_part(item: LayerPlan) -> Iterator[str]:
 def placement_part(item: LayerPlan) -> Iterator[str]:
     """Which module takes it, and why."""
     layer, around = item.layer, projections(item)
-    if item.module.class_name == "KerasMultiheadAttention":
+    if item.head_size is None:
         yield "In PyTorch (layout linear): four nn.Linear in Keras' own sizes and scaled_dot_product_attention"
         yield f"with scale = 1 / sqrt({layer.key_dim}); no parameter is added."
         yield ""
@@ -157,7 +157,7 @@ def code_part(item: LayerPlan, source: Path) -> Iterator[str]:
     layer = item.layer
     name = layer.name.replace("'", r"\'")
     choice = ""
-    if item.module.class_name == "KerasMultiheadAttention":
+    if item.head_size is None:
         choice = " --layout linear"
     elif item.placement == "drop-in":
         choice = " --placement drop-in"

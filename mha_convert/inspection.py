@@ -33,7 +33,7 @@ def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
         for layer in findings.layers
         for refusal in layouts.refusals(layer, "mha")
     ]
-    if not findings.layers:
+    if not findings.layers and not any(item.blocking for item in findings.lookalikes):
         parts.append("No MultiHeadAttention in this file.")
     parts.append(variables_line(checkpoint, findings))
     parts += [f"Note: {note}" for note in notes(checkpoint, findings)]

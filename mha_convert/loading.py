@@ -50,11 +50,21 @@ def empty_module(spec: ModuleSpec) -> "nn.Module":
     """The module on the meta device: nothing is allocated or initialised only to be replaced."""
     import torch
 
+    with torch.device("meta"):
+        return module_class(spec.class_name)(**spec.arguments)
+
+
+def module_class(name: str) -> "type[nn.Module]":
+    """PyTorch's class, or one of ``mha_convert.modules``; a target can name no other."""
+    import torch
+
     from . import modules
 
-    home = torch.nn if spec.class_name == "MultiheadAttention" else modules
-    with torch.device("meta"):
-        return cast("nn.Module", getattr(home, spec.class_name)(**spec.arguments))
+    own = {key: item for key, item in vars(modules).items() if getattr(item, "__module__", "") == modules.__name__}
+    found = {"MultiheadAttention": torch.nn.MultiheadAttention} | own
+    if not isinstance(found.get(name), type):
+        raise ValueError(f"there is no class '{printable(name)}'")
+    return cast("type[nn.Module]", found[name])
 
 
 def filled(module: "nn.Module", tensors: "Mapping[str, torch.Tensor]") -> "nn.Module":

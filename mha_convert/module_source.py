@@ -50,7 +50,7 @@ def module_source(plan: Plan, source: str, target: str) -> str:
 
 def heading(source: str, target: str) -> str:
     """The docstring."""
-    is_torch = target.endswith(".pt")
+    is_torch = target.lower().endswith(".pt")
     load = "torch.load" if is_torch else "safetensors.torch.load_file"
     safe = ", weights_only=True" if is_torch else ""
     return (

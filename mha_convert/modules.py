@@ -223,9 +223,11 @@ def to_attn_mask(
 ) -> Tensor | None:
     """Keras' masks as the ``attn_mask`` of ``nn.MultiheadAttention`` and of the modules here.
 
-    In Keras True attends; all masks must agree. The result is added to the scores: 0 where a query may attend, the
-    most negative number of ``dtype`` elsewhere. It is finite, so a row without any key becomes the uniform average
-    that Keras gives, and not NaN. Give it alone: together with ``key_padding_mask`` it would become infinite.
+    In Keras True attends; all masks must agree. The result is added to the scores: 0 where a query may attend, half
+    the most negative number of ``dtype`` elsewhere. It is finite, so a row without any key is not NaN but the uniform
+    average, as in Keras 2 and on most paths of Keras 3 (from 3.10 on, a layer that returns its scores or has dropout
+    gives zeros there instead; in float16 the average is a rough one, in Keras, too). Give it alone: together with
+    ``key_padding_mask`` it would become infinite.
 
     Args:
         attention_mask: ``(query_length, key_length)``, ``(batch, query_length, key_length)``, or with heads
@@ -267,4 +269,5 @@ def to_attn_mask(
         attends = attends.expand(-1, num_heads, length, width).flatten(0, 1)
     else:
         attends = attends.expand(length, width)
-    return torch.zeros(attends.shape, dtype=dtype, device=attends.device).masked_fill(~attends, torch.finfo(dtype).min)
+    blocked = torch.finfo(dtype).min / 2  # a score added to the very lowest number could make it infinite
+    return torch.zeros(attends.shape, dtype=dtype, device=attends.device).masked_fill(~attends, blocked)

@@ -17,8 +17,7 @@ from .errors import LayerError, WriteError, printable
 from .layers import Findings, select, survey
 from .module_source import module_source
 from .readers import read
-from .writers import StoredTarget, draft, open_target, writer_for
-from .writers._draft import check_target
+from .writers import StoredTarget, check_target, draft, open_target, writer_for
 
 if TYPE_CHECKING:
     from torch import nn
@@ -64,22 +63,24 @@ def convert_file(
     """
     path, writer = Path(target), writer_for(target)
     check_target(path, overwrite=overwrite)
+    refuse_source_as_target(source, path)
     if module is not None:
         check_target(Path(module), overwrite=overwrite)
-    refuse_source_as_target(source, path)
+        refuse_source_as_target(source, Path(module))
+        if Path(module).resolve() == path.resolve():
+            raise WriteError(f"{path}: is to be the target and the module's source at once. Give two names.")
     checkpoint = read(source)
     findings = survey(checkpoint)
     chosen = layouts.plan(
         convertible(checkpoint, findings, layers), layout=layout, placement=placement, prefix=prefix, dtype=dtype
     )
-    with ExitStack() as stack:
-        drafted = stack.enter_context(draft(path, overwrite=overwrite))
-        writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
-        report = prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
+    with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
         if module is not None:
             text = module_source(chosen, Path(source).name, path.name)
             stack.enter_context(draft(Path(module), overwrite=overwrite)).write_text(text, encoding="utf-8")
-        return report
+        drafted = stack.enter_context(draft(path, overwrite=overwrite))
+        writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
+        return prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
 
 
 def verify_file(
@@ -129,7 +130,7 @@ def prove(
         )
     from .verification import verify  # imports torch
 
-    proof = verify(chosen, open_target(written, target.suffix.lower()), reference=reference, on_progress=on_progress)
+    proof = verify(chosen, open_target(written), reference=reference, on_progress=on_progress)
     return Report(
         reference=proof.reference, ledgers=proof.ledgers, stored=proof.stored, comparisons=proof.comparisons, **facts
     )
@@ -268,7 +269,12 @@ def from_keras_layer(
     from .readers.live_layer import read_layer
 
     checkpoint = read_layer(layer)
-    found = convertible(checkpoint, survey(checkpoint), None)
+    findings = survey(checkpoint)
+    if not findings.layers and not any(item.blocking for item in findings.lookalikes):
+        raise LayerError(
+            f"{checkpoint.path}: is no attention layer with four projections. Give a keras.layers.MultiHeadAttention."
+        )
+    found = convertible(checkpoint, findings, None)
     chosen = layouts.plan(found, layout=layout, placement=placement, prefix="", dtype=dtype)
     return prove_in_memory(chosen)
 

@@ -40,8 +40,8 @@ def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
 def module_call(item: LayerPlan) -> str:
     """The module as one would make it, with its sizes."""
     arguments = item.module.arguments
-    if item.module.class_name == "KerasMultiheadAttention":
-        return f"KerasMultiheadAttention({arguments['num_heads']}, {arguments['key_dim']}, {arguments['value_dim']})"
+    if item.head_size is None:
+        return f"{item.module.class_name}({arguments['num_heads']}, {arguments['key_dim']}, {arguments['value_dim']})"
     stock = f"nn.MultiheadAttention({item.embed_dim}, {item.layer.num_heads})"
     around = {"q": "Linear → ", "out": ""}
     before = "".join(around[name] for name in projections(item))

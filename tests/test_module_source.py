@@ -92,3 +92,20 @@ def test_a_layer_whose_key_lies_in_anothers(fresh_models, tmp_path):
     code = "import torch, modules\nprint(modules.build().load_state_dict(torch.load('x.pt', weights_only=True), strict=True))"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert set(mha_convert.load_modules(tmp_path / "x.pt")) == {"block", "block.0.attn"}
+
+
+def test_target_and_source_cannot_be_one_file(samples, tmp_path):
+    with pytest.raises(mha_convert.WriteError, match="the target and the module's source at once"):
+        mha_convert.convert_file(samples / "textbook.keras", tmp_path / "x.pt", module=tmp_path / "x.pt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failing_proof_leaves_neither(golden, tmp_path, monkeypatch):
+    from mha_convert import conversion
+
+    monkeypatch.setattr(conversion, "is_rescaled", lambda piece, item: False)
+    with pytest.raises(mha_convert.VerificationError):
+        mha_convert.convert_file(
+            golden / "keras-3.15.1/vdim_large.keras", tmp_path / "x.pt", module=tmp_path / "modules.py"
+        )
+    assert not list(tmp_path.iterdir())

@@ -276,3 +276,24 @@ def test_layout_linear_has_no_parameter_more_than_keras():
         module = module_of(make_layer(case), "linear")
         assert type(module) is KerasMultiheadAttention
         assert sum(parameter.numel() for parameter in module.parameters()) == make_layer(case).parameters
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_in_float16_nothing_becomes_infinite_or_nan(needed):
+    """Large scores in rows without keys: adding them to the lowest number of float16 would overflow."""
+    module = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    with torch.no_grad():
+        module.in_proj_weight.mul_(10)
+    x = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0))
+    kept = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0]])
+    mask = to_attn_mask(query_mask=kept, value_mask=kept, num_heads=2, dtype=torch.float16)
+    output, weights = module.half()(x.half(), x.half(), x.half(), attn_mask=mask, need_weights=needed)
+    assert output.isfinite().all()
+    if needed:
+        assert weights.isfinite().all() and (weights[0, :3, 3] == 0).all()
+
+
+def test_no_mask_is_infinite_for_any_score():
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        mask = to_attn_mask(torch.tensor([[False, True]]), num_heads=1, dtype=dtype)
+        assert (mask + torch.tensor(-30.0, dtype=dtype)).isfinite().all()

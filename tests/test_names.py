@@ -95,6 +95,21 @@ def test_lost_layers_are_said_where_the_file_shows_no_trace(corpus):
     assert "corpus>GridBlock" in note and "such a file does not show it" in note
 
 
+def test_a_users_attention_class_is_no_reason_to_speak_of_lists(corpus):
+    assert not mha_convert.read(corpus / "keras-3.12.4/mha_subclass.keras").notes
+
+
+def test_grouped_heads_have_their_configuration_in_every_version(corpus):
+    for tag in ("keras-3.0.5", "keras-3.1.1", "keras-3.5.0", "keras-3.15.1"):
+        (layer,) = mha_convert.find_layers(mha_convert.read(corpus / tag / "gqa.keras"))
+        assert (layer.kind, layer.num_heads, layer.num_key_value_heads, layer.has_config) == (
+            "GroupQueryAttention",
+            4,
+            2,
+            True,
+        )
+
+
 def test_nothing_is_said_of_files_that_cannot_have_lost_layers(corpus):
     assert not mha_convert.read(corpus / "keras-3.15.1/grid_in_layer.keras").notes
     assert not mha_convert.read(corpus / "keras-3.6.0/nobias_names.keras").notes

@@ -24,7 +24,7 @@ def test_every_public_name_is_documented(name):
     assert inspect.getdoc(thing)
     if inspect.isfunction(thing):
         assert "return" in thing.__annotations__
-        assert "Raises:" in thing.__doc__ or name in ("from_keras_layer", "convert")
+        assert "Raises:" in thing.__doc__ or name in ("convert", "describe_plan")
 
 
 def test_unknown_names_are_attribute_errors():
@@ -135,6 +135,40 @@ def test_a_live_layer_becomes_a_module(layout):
 
 def test_names_of_keras_2_scopes_do_not_matter():
     assert mha_convert.from_keras_layer(live(("model", "block", "live"))) is not None
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value", "attention_output"])
+def test_a_layer_may_have_any_name(name):
+    layer = live((name,))
+    layer.name = name
+    assert mha_convert.from_keras_layer(layer) is not None
+
+
+def test_a_block_of_two_layers_is_not_taken_for_one():
+    block = live(("block", "first"))
+    block.weights += live(("block", "second")).weights
+    with pytest.raises(
+        mha_convert.LayerError, match="holds several layers, 'block/first' and 'block/second', expected one"
+    ):
+        mha_convert.from_keras_layer(block)
+    twice = live(("block", "attn"))
+    twice.weights += live(("block", "attn")).weights
+    with pytest.raises(mha_convert.LayerError, match="two of its weights have one path"):
+        mha_convert.from_keras_layer(twice)
+
+
+def test_a_model_is_not_taken_for_a_layer():
+    model = live()
+    model.layers = [model]
+    with pytest.raises(mha_convert.LayerError, match="is a model, expected one layer"):
+        mha_convert.from_keras_layer(model)
+
+
+def test_step_by_step_targets_load(samples, tmp_path):
+    checkpoint = mha_convert.read(samples / "six_heads.keras")
+    plan = mha_convert.plan(mha_convert.survey(checkpoint).layers)
+    mha_convert.write(tmp_path / "x.pt", mha_convert.convert(plan), mha_convert.describe_plan(plan, checkpoint))
+    assert set(mha_convert.load_modules(tmp_path / "x.pt")) == {"attention"}
 
 
 def test_things_that_are_no_layers_are_refused():

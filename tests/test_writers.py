@@ -120,6 +120,18 @@ def test_damaged_targets_are_refused(tmp_path, suffix, content):
         mha_convert.open_target(path)
 
 
+def test_the_form_of_a_target_is_told_by_its_content(tmp_path):
+    """A safetensors header of 128, 384, … bytes begins as a pickle does."""
+    lengths = set()
+    for number in range(300):
+        path = tmp_path / "x.pt"
+        mha_convert.write(tmp_path / "x.safetensors", [], "x" * number, overwrite=True)
+        (tmp_path / "x.safetensors").replace(path)
+        lengths.add(path.read_bytes()[0])
+        assert mha_convert.open_target(path).description == ("x" * number or None)
+    assert 0x80 in lengths
+
+
 def test_a_pickle_with_code_is_not_run(tmp_path):
     class Evil:
         def __reduce__(self):
@@ -143,7 +155,7 @@ def test_a_description_that_names_another_class_is_refused(samples, tmp_path):
         }
     )
     mha_convert.write(tmp_path / "x.safetensors", mha_convert.convert(plan), evil)
-    with pytest.raises(mha_convert.ReadError, match="its description is damaged: no class Linear"):
+    with pytest.raises(mha_convert.ReadError, match="layer 'a' does not load: there is no class 'Linear'"):
         mha_convert.load_modules(tmp_path / "x.safetensors")
 
 

@@ -43,7 +43,11 @@ def find_layers(checkpoint: Checkpoint) -> tuple[AttentionLayer, ...]:
 
 
 def survey(checkpoint: Checkpoint) -> Findings:
-    """``find_layers``, and what was passed over."""
+    """``find_layers``, and what was passed over: each ``Lookalike`` with its reason.
+
+    Raises:
+        LayerError: the arrays of a layer contradict its configuration.
+    """
     found = list(visit(checkpoint.root, ()))
     layers = merged([item for item in found if isinstance(item, AttentionLayer)])
     lookalikes = tuple(item for item in found if isinstance(item, Lookalike))

@@ -17,7 +17,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
         name=group.name,
         kind=kind,
         reason=f"keras.layers.{kind} has no projections" + (", only a scale" if group.variables else ""),
-        next_step="Call torch.nn.functional.scaled_dot_product_attention in its place"
+        next_step="With score_mode='dot' it is scaled_dot_product_attention with scale=1.0, or with the learned scale"
         if kind == "Attention"
         else "Port this layer by hand",
         blocking=False,

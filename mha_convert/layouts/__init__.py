@@ -1,6 +1,6 @@
 """Which PyTorch tensors hold this layer? A layout is one module: its rules are rows of data.
 
-A layout module has ``NAME``, ``PLACEMENTS``, ``REFUSALS`` (what it cannot hold) and ``lay_out(layer, placement)``.
+A layout module has ``NAME``, ``REFUSALS`` (what it cannot hold) and ``lay_out(layer, placement, prefix)``.
 """
 
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ class Refusal:
 TIME_AXIS = ((1,), None)
 
 GROUPED = Refusal(
-    lambda layer: layer.kind == "GroupQueryAttention",
+    lambda layer: layer.num_key_value_heads != layer.num_heads,
     "has grouped heads: {layer.num_heads} query heads share {layer.num_key_value_heads} key and value heads",
     "Grouped heads are not converted yet; repeat the key and value heads by hand",
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,11 @@ class Hdf5Image:
     content: bytes | None = None
 
     @contextmanager
-    def open(self) -> Iterator[h5py.File]:
-        """The image as an open ``h5py.File``; damage becomes ``ReadError``."""
+    def open(self) -> Iterator["Hdf5Group"]:
+        """The image's root group, open; damage becomes ``ReadError``."""
         try:
             with self.stream() as stream, h5py.File(stream, "r") as file:
-                yield file
+                yield Hdf5Group(self, file)
         except ReadError:
             raise
         except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
@@ -108,80 +109,122 @@ class Hdf5Image:
             return np.frombuffer(self.content, np.uint8)
         return np.memmap(self.path, np.uint8, "r", self.start, (self.length,))
 
-    def variable(self, dataset: h5py.Dataset, role: Role) -> Variable:
-        """Describe one dataset. External and virtual storage is refused: it is data of other files."""
-        path = dataset.name.lstrip("/")
+
+@dataclass(frozen=True)
+class Hdf5Group:
+    """An open group, as much of it as readers need; nothing outside the file is reached through it."""
+
+    image: Hdf5Image
+    group: h5py.Group
+
+    @property
+    def place(self) -> str:
+        """File and group, for messages."""
+        return f"{self.image.path}: '{printable(self.group.name)}'"
+
+    def holds(self, name: str) -> bool:
+        """Whether ``name`` is in this group itself, and not a link to elsewhere."""
+        return isinstance(self.group.get(name, getlink=True), h5py.HardLink)
+
+    def __getitem__(self, name: str) -> "Hdf5Group | Hdf5Array":
+        """What is called ``name`` directly in this group; a link to elsewhere is refused, unfollowed."""
+        if not self.holds(name):
+            raise ReadError(
+                f"{self.place}: its '{printable(name)}' is a link to another place or file. "
+                "Keras never writes links; such a file is not read."
+            )
+        item = self.group[name]
+        return Hdf5Array(self.image, item) if isinstance(item, h5py.Dataset) else Hdf5Group(self.image, item)
+
+    def follow(self, path: str) -> "Hdf5Group | Hdf5Array":
+        """What is at ``path``, step by step."""
+        item: Hdf5Group | Hdf5Array = self
+        for part in path.split("/"):
+            if part in ("", ".", "..") or isinstance(item, Hdf5Array) or part not in item.group:
+                raise ReadError(
+                    f"{self.place}: lists '{printable(path)}', which is not in the file. "
+                    "The file is damaged or incomplete; copy it or save it again."
+                )
+            item = item[part]
+        return item
+
+    def members(self) -> Iterator[tuple[str, "Hdf5Group | Hdf5Array"]]:
+        """Name and object of everything directly in this group."""
+        if self.group.name.count("/") > MAX_DEPTH:
+            raise ReadError(f"{self.place}: is nested more than {MAX_DEPTH} deep. Keras never writes that.")
+        for name in self.group:
+            yield name, self[name]
+
+    def arrays(self) -> Iterator["Hdf5Array"]:
+        """Every array at and below this group."""
+        stack = [self]
+        while stack:
+            for _, item in stack.pop().members():
+                if isinstance(item, Hdf5Array):
+                    yield item
+                else:
+                    stack.append(item)
+
+    def attribute(self, name: str) -> Any:
+        """The attribute as ``str``, list of ``str``, or number; None where there is none.
+
+        Fixed-length bytes (h5py 2), variable-length text (h5py 3) and lists that Keras split into ``name0``,
+        ``name1``, … (64 kB limit of HDF5) all come out alike.
+        """
+        attributes = self.group.attrs
+        if name in attributes:
+            kind = h5py.h5a.open(self.group.id, name.encode()).get_type().get_class()
+            if kind not in (h5py.h5t.STRING, h5py.h5t.INTEGER, h5py.h5t.FLOAT):
+                raise ReadError(f"{self.place}: attribute '{name}' has no type that Keras writes. The file is damaged.")
+            return as_text(attributes[name])
+        parts = list(takewhile(attributes.__contains__, (f"{name}{number}" for number in count())))
+        return [text for part in parts for text in self.attribute(part)] or None
+
+
+@dataclass(frozen=True)
+class Hdf5Array:
+    """An open dataset."""
+
+    image: Hdf5Image
+    dataset: h5py.Dataset
+
+    def variable(self, role: Role = "layer") -> Variable:
+        """Describe it. External and virtual storage is refused: it is data of other files."""
+        dataset, image = self.dataset, self.image
+        path, shape = dataset.name.lstrip("/"), tuple(int(size) for size in dataset.shape)
+        place = f"{image.path}: dataset '{printable(path)}'"
         creation = dataset.id.get_create_plist()
         if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
-            raise ReadError(
-                f"{self.path}: dataset '{printable(path)}' keeps its numbers in another file. "
-                "Keras never writes that; such a file is not read."
-            )
-        stored = dataset.dtype
+            raise ReadError(f"{place}: keeps its numbers in another file. Keras never writes that; it is not read.")
+        stored, offset = dataset.dtype, dataset.id.get_offset()
         dtype = STORED_AS.get(stored.str.lstrip("|"), stored.name)
-        offset = dataset.id.get_offset()
-        if offset is not None and creation.get_nfilters() == 0 and offset + dataset.nbytes <= self.length:
+        if offset is not None and creation.get_nfilters() == 0 and offset + dataset.nbytes <= image.length:
 
             def read() -> Array:
-                return as_native(np.ndarray(dataset_shape, stored, self.bytes, offset), dtype)
+                return as_native(np.ndarray(shape, stored, image.bytes, offset), dtype, place)
         else:
-            if math.prod(dataset.shape) and dataset.id.get_storage_size() == 0:
+            if math.prod(shape) and dataset.id.get_storage_size() == 0:
                 raise ReadError(
-                    f"{self.path}: dataset '{printable(path)}' has a shape {dataset.shape} but no data. "
+                    f"{place}: has a shape {shape} but no data. "
                     "The file was not written to its end; save the model again."
                 )
 
             def read() -> Array:
-                with self.open() as file:
-                    return as_native(file[path][()], dtype)
+                with image.open() as root:
+                    return as_native(root.group[path][()], dtype, place)
 
-        dataset_shape = tuple(int(size) for size in dataset.shape)
-        return Variable(path=path, shape=dataset_shape, dtype=dtype, role=role, read=read)
+        return Variable(path=path, shape=shape, dtype=dtype, role=role, read=read)
 
 
-def as_native(array: Array, dtype: str) -> Array:
+def as_native(array: Array, dtype: str, place: str) -> Array:
     """The array with this machine's byte order, and bfloat16 as a number type."""
     if dtype == "bfloat16":
         import ml_dtypes  # only where bfloat16 occurs: it costs start-up time
 
         return array.view(ml_dtypes.bfloat16)
     if array.dtype.kind not in READABLE_KINDS:
-        raise ReadError(f"An array of type {array.dtype} holds no numbers. Convert other layers with --layer.")
+        raise ReadError(f"{place}: is of type {array.dtype}, expected numbers. Convert other layers with --layer.")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def members(group: h5py.Group, source: Path, depth: int = 0) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
-    """Name and object of everything directly in ``group``; links that are not plain are refused, unfollowed."""
-    if depth > MAX_DEPTH:
-        raise ReadError(f"{source}: groups are nested more than {MAX_DEPTH} deep. Keras never writes that.")
-    for name in group:
-        link = group.get(name, getlink=True)
-        if not isinstance(link, h5py.HardLink):
-            place = f"{group.name.rstrip('/')}/{name}"
-            raise ReadError(
-                f"{source}: '{printable(place)}' is a link to another place or file. "
-                "Keras never writes links; such a file is not read."
-            )
-        yield name, group[name]
-
-
-def attribute(owner: h5py.Group, name: str) -> Any:
-    """The attribute as ``str``, list of ``str``, or number; None where there is none.
-
-    Fixed-length bytes (h5py 2), variable-length text (h5py 3) and lists that Keras split into ``name0``, ``name1``,
-    … (64 kB limit of HDF5) all come out alike.
-    """
-    if name not in owner.attrs:
-        if f"{name}0" not in owner.attrs:
-            return None
-        parts: list[str] = []
-        while f"{name}{len(parts)}" in owner.attrs:
-            parts.append(f"{name}{len(parts)}")
-        return [text for part in parts for text in attribute(owner, part)]
-    kind = h5py.h5a.open(owner.id, name.encode()).get_type().get_class()
-    if kind not in (h5py.h5t.STRING, h5py.h5t.INTEGER, h5py.h5t.FLOAT):
-        raise ReadError(f"Attribute '{name}' of '{printable(owner.name)}' has no type that Keras writes.")
-    return as_text(owner.attrs[name])
 
 
 def as_text(value: Any) -> Any:

@@ -13,6 +13,7 @@ from ._config import Json, child_layers, descendants, layer_config
 
 Version = tuple[int, ...]
 WEIGHTED_LAYERS_COUNT_TWICE = ((2, 12), (2, 14))  # "layer-N" and "layer_with_weights-N" were both enumerated
+SAVED_AS = {"GroupQueryAttention": "GroupedQueryAttention"}  # public name, and the class that names the group
 VISITED_LAYERS_DO_NOT_COUNT = ((2, 14), (3, 0))
 
 
@@ -31,6 +32,12 @@ def snake_case(class_name: str) -> str:
     name = re.sub(r"\W+", "", class_name)
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def stem_of(entry: Json) -> str:
+    """What the groups of a layer's class are called, before the counter."""
+    class_name = layer_config(entry).class_name
+    return snake_case(SAVED_AS.get(class_name, class_name))
 
 
 def is_bare_operation(entry: Json) -> bool:
@@ -74,7 +81,7 @@ def by_counting(
     used: Counter[str] = Counter()
     found: dict[str, Json] = {}
     for entry in entries:
-        stem = snake_case(layer_config(entry).class_name)
+        stem = stem_of(entry)
         group = f"{stem}_{used[stem]}" if used[stem] else stem
         used[stem] += 2 if twice and (group in weighted or group not in groups) else 1
         if group in groups:
@@ -84,13 +91,13 @@ def by_counting(
 
 def without_visited(entries: list[Json], groups: Mapping[str, Any]) -> list[Json]:
     """Leave out layers that a nested model shares with this one, where the file has no group for them here."""
-    stems = Counter(snake_case(layer_config(entry).class_name) for entry in entries)
+    stems = Counter(map(stem_of, entries))
     present = Counter(re.sub(r"_\d+$", "", group) for group in groups)
     visited: set[tuple[str, str]] = set()
     kept = []
     for entry in entries:
         config = layer_config(entry)
-        stem = snake_case(config.class_name)
+        stem = stem_of(entry)
         shared = (config.class_name, config.name) in visited and present[stem] < stems[stem]
         inner = [layer_config(child) for _, child in descendants(entry)]
         visited |= {(layer.class_name, layer.name) for layer in inner}

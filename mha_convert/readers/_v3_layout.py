@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import h5py
-
 from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
 from ._config import Json, child_layers, layer_config
-from ._hdf5 import Hdf5Image, attribute, members
+from ._hdf5 import Hdf5Array, Hdf5Group, Hdf5Image
 from ._layer_names import Version, assign, between, version_of
 from ._tree import Node
 
@@ -23,9 +21,9 @@ NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
 NESTED_LISTS_ARE_LOST = ((2, 12), (3, 15))
 
 
-def is_v3(file: h5py.File) -> bool:
-    """Keras always writes a group ``vars`` at the root; a Windows build of 2.15 does, too."""
-    return isinstance(file.get("vars", getlink=True), h5py.HardLink)
+def is_v3(root: Hdf5Group) -> bool:
+    """Keras always writes a group ``vars`` at the root."""
+    return root.holds("vars")
 
 
 def read_weights(image: Hdf5Image, *, format: str, keras_version: str | None, model: Json | None) -> Checkpoint:
@@ -33,8 +31,8 @@ def read_weights(image: Hdf5Image, *, format: str, keras_version: str | None, mo
     version = version_of(keras_version)
     root = Node()
     with image.open() as file:
-        for path, dataset_or_label in contents(file, image):
-            place(root, path, dataset_or_label)
+        for path, found in contents(file):
+            place(root, path, found)
     others = tuple(
         replace(variable, role=role)
         for name, role in NOT_LAYERS.items()
@@ -54,21 +52,21 @@ def read_weights(image: Hdf5Image, *, format: str, keras_version: str | None, mo
     )
 
 
-def contents(file: h5py.File, image: Hdf5Image) -> Iterator[tuple[list[str], Variable | str | None]]:
-    """Every dataset and every ``vars`` group, with its path split into parts.
+def contents(root: Hdf5Group) -> Iterator[tuple[list[str], Variable | str | None]]:
+    """Every array, and every group's label, with its path split into parts.
 
-    Keras 2.15 on Windows wrote ``layers\\\\dense`` as one name; the backslash separates, too.
+    Keras 2.15 on Windows wrote ``layers\\dense`` as one name; the backslash separates, too.
     """
-    stack: list[tuple[list[str], h5py.Group]] = [([], file)]
+    stack: list[tuple[list[str], Hdf5Group]] = [([], root)]
     while stack:
         parts, group = stack.pop()
-        for name, item in members(group, image.path, len(parts)):
+        for name, item in group.members():
             path = [*parts, *(part for part in re.split(r"[\\/]", name) if part)]
-            if isinstance(item, h5py.Dataset):
-                yield path, image.variable(item, "layer")
+            if isinstance(item, Hdf5Array):
+                yield path, item.variable()
             else:
                 stack.append((path, item))
-                label = attribute(item, "name") if path[-1] == "vars" else None
+                label = item.attribute("name") if path[-1] == "vars" else None
                 yield path, label if isinstance(label, str) else None
 
 
@@ -143,7 +141,7 @@ def is_model(node: Node) -> bool:
 
 def lost_in_nested_lists(tree: Group, version: Version, root: Node) -> Iterator[str]:
     """What Keras before 3.15 left out of the file: layers in lists of lists inside a custom layer."""
-    custom = sorted({group.config.title for group in tree.walk() if group.config and group.config.registered_name})
+    custom = sorted({group.config.title for group in tree.walk() if group.config and may_hold_lists(group)})
     if not custom or not between(version, NESTED_LISTS_ARE_LOST):
         return
     found = [re.fullmatch(r"multi_head_attention(?:_(\d+))?", node.label or "") for node in root.walk()]
@@ -155,6 +153,12 @@ def lost_in_nested_lists(tree: Group, version: Version, root: Node) -> Iterator[
         f"Custom classes ({', '.join(custom)}): Keras before 3.15 does not save layers that sit in lists of lists "
         f"inside a custom layer; {trace}. Compare the number of attention layers with your model's."
     )
+
+
+def may_hold_lists(group: Group) -> bool:
+    """A custom class that is not itself an attention layer."""
+    is_custom = group.config is not None and group.config.registered_name is not None
+    return is_custom and not any(name.endswith("query_dense") for name in group.children)
 
 
 def lost_by_optimizer(tree: Group, others: tuple[Variable, ...]) -> Iterator[str]:

@@ -23,7 +23,7 @@ PICKLE = Impostor("a Python pickle, which could run code and is not opened", SAV
 
 BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
     (
-        b"version https://git-lfs",
+        b"versionhttps://git-lfs",
         Impostor("a Git LFS pointer, not the file itself", "Run `git lfs pull` to fetch the file."),
     ),
     (b"<", Impostor("a web page or XML text", "The download failed; fetch the file itself ('raw' or 'download').")),
@@ -35,10 +35,11 @@ BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
     (b"CDF", Impostor("a NetCDF file", SAVE_AGAIN)),
     (b"PK\x05\x06", Impostor("an empty zip archive", SAVE_AGAIN)),
     *((bytes((0x80, protocol)), PICKLE) for protocol in range(2, 6)),
+    (b'{"metadata"', Impostor("an index of sharded weights", "Shards are not read yet; save without max_shard_size.")),
     (
         b"{",
         Impostor(
-            "JSON text: an architecture without weights, or an index of shards",
+            "JSON text: an architecture without weights",
             "Give the file that holds the weights (.weights.h5 or .h5).",
         ),
     ),
@@ -116,12 +117,12 @@ def recognise(head: bytes, path: Path) -> Impostor:
         return OTHER_HDF5
     if path.name in ("saved_model.pb", "keras_metadata.pb"):
         return SAVED_MODEL_FILE
-    if path.suffix == ".index" or ".data-0" in path.name:
+    if path.name == "checkpoint" or path.suffix == ".index" or ".data-0" in path.name:
         return CHECKPOINT
     if head[8:9] == b"{" and head[5:8] == b"\0\0\0":
         return SAFETENSORS
-    stripped = head.lstrip()
-    known = next((found for magic, found in BY_HEAD if head.startswith(magic) or stripped.startswith(magic)), None)
+    dense = b"".join(head.split())
+    known = next((found for magic, found in BY_HEAD if head.startswith(magic) or dense.startswith(magic)), None)
     return known or (TEXT if is_text(head) else UNKNOWN)
 
 

@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
-
-from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
+from ..datatypes import Checkpoint, Group, LayerConfig, Variable
 from ..errors import ReadError, printable
 from ._config import Json, child_layers, descendants, layer_config, parse_json
-from ._hdf5 import MAGIC, Hdf5Image, attribute, members
+from ._hdf5 import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
 from ._tree import Node
 
 WHOLE_MODEL, WEIGHTS_ONLY = "h5", "h5-weights"
@@ -27,27 +25,22 @@ def accepts(head: bytes, path: Path) -> bool:
     """HDF5 with Keras' list of layers."""
     if not head.startswith(MAGIC):
         return False
-    with Hdf5Image(path).open() as file:
-        return is_hard(file, "model_weights") or attribute(file, "layer_names") is not None
-
-
-def is_hard(group: h5py.Group, name: str) -> bool:
-    """Whether ``name`` is in the group itself, and not a link elsewhere."""
-    return isinstance(group.get(name, getlink=True), h5py.HardLink)
+    with Hdf5Image(path).open() as root:
+        return root.holds("model_weights") or root.attribute("layer_names") is not None
 
 
 def read(path: Path) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for damage, and for what an aborted save left behind."""
-    image = Hdf5Image(path)
-    with image.open() as file:
-        whole = is_hard(file, "model_weights")
-        top = file["model_weights"] if whole else file
-        config = attribute(file, "model_config")
+    with Hdf5Image(path).open() as root:
+        whole = root.holds("model_weights")
+        top = as_group(root, "model_weights") if whole else root
+        config = root.attribute("model_config")
         model = parse_json(config, path, "attribute model_config") if isinstance(config, str) else None
-        version = attribute(file, "keras_version") or attribute(top, "keras_version")
-        backend = attribute(file, "backend") or attribute(top, "backend")
-        found = list(layer_variables(top, image))
-        others = tuple(tree_variables(file[OPTIMIZER], image, "optimizer")) if is_hard(file, OPTIMIZER) else ()
+        version = root.attribute("keras_version") or top.attribute("keras_version")
+        backend = root.attribute("backend") or top.attribute("backend")
+        found = list(layer_variables(top))
+        slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
+        others = tuple(array.variable("optimizer") for array in slots)
     return Checkpoint(
         path=str(path),
         format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
@@ -59,64 +52,49 @@ def read(path: Path) -> Checkpoint:
     )
 
 
-def layer_variables(top: h5py.Group, image: Hdf5Image) -> Iterator[tuple[str, str, Variable]]:
+def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
     """Layer, weight name and variable, in Keras' order."""
-    layers = attribute(top, "layer_names")
+    layers = top.attribute("layer_names")
     if layers is None:
         raise ReadError(
-            f"{image.path}: 'model_weights' has no attribute layer_names. "
-            "The file was not written to its end; save the model again."
+            f"{top.place}: has no attribute layer_names. The file was not written to its end; save the model again."
         )
-    layers = [*layers, *([TOP_LEVEL] if is_hard(top, TOP_LEVEL) else [])]
-    refuse_aborted_save(top, layers, image)
+    layers = [*layers, *([TOP_LEVEL] if top.holds(TOP_LEVEL) else [])]
+    refuse_aborted_save(top, layers)
     for layer in layers:
-        group = follow(top, layer, image)
-        for weight in attribute(group, "weight_names") or []:
-            dataset = follow(group, weight, image)
-            if not isinstance(dataset, h5py.Dataset):
+        group = as_group(top, layer)
+        for weight in group.attribute("weight_names") or []:
+            array = group.follow(weight)
+            if not isinstance(array, Hdf5Array):
                 raise ReadError(
-                    f"{image.path}: '{printable(layer)}/{printable(weight)}' is a group, expected an array. "
+                    f"{group.place}: '{printable(weight)}' is a group, expected an array. "
                     "The file is damaged; save the model again."
                 )
-            yield layer, weight, image.variable(dataset, "layer")
+            yield layer, weight, array.variable()
 
 
-def refuse_aborted_save(top: h5py.Group, layers: list[str], image: Hdf5Image) -> None:
+def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
+    """The group at ``path``."""
+    found = group.follow(path)
+    if not isinstance(found, Hdf5Group):
+        raise ReadError(
+            f"{group.place}: '{printable(path)}' is an array, expected a group. "
+            "The file is damaged; save the model again."
+        )
+    return found
+
+
+def refuse_aborted_save(top: Hdf5Group, layers: list[str]) -> None:
     """Keras 3.0 to 3.2 stopped in the middle of saving attention as HDF5, and left the file on the disk."""
     for layer in layers:
-        weights = (attribute(top[layer], "weight_names") or []) if is_hard(top, layer) else []
-        name, count = Counter(weights).most_common(1)[0] if weights else ("", 0)
-        if count > 1:
+        weights = (as_group(top, layer).attribute("weight_names") or []) if top.holds(layer) else []
+        name, times = Counter(weights).most_common(1)[0] if weights else ("", 0)
+        if times > 1:
             raise ReadError(
-                f"{image.path}: layer '{printable(layer)}' lists the weight '{printable(name)}' {count} times, "
+                f"{top.image.path}: layer '{printable(layer)}' lists the weight '{printable(name)}' {times} times, "
                 "expected once: an aborted save (Keras 3.0 to 3.2 cannot write attention as .h5), most weights are not "
                 "in the file. Save the model again as .keras or .weights.h5."
             )
-
-
-def follow(group: h5py.Group, name: str, image: Hdf5Image) -> h5py.Group | h5py.Dataset:
-    """The object at ``name``, link by link, so that none is followed out of the file."""
-    item = group
-    for part in name.split("/"):
-        if part in ("", ".", "..") or not isinstance(item, h5py.Group) or not is_hard(item, part):
-            raise ReadError(
-                f"{image.path}: '{printable(group.name)}' lists '{printable(name)}', which is not in the file. "
-                "The file is damaged or incomplete; copy it or save it again."
-            )
-        item = item[part]
-    return item
-
-
-def tree_variables(group: h5py.Group, image: Hdf5Image, role: Role) -> Iterator[Variable]:
-    """Every dataset below ``group``."""
-    stack = [(group, 0)]
-    while stack:
-        current, depth = stack.pop()
-        for _, item in members(current, image.path, depth):
-            if isinstance(item, h5py.Dataset):
-                yield image.variable(item, role)
-            else:
-                stack.append((item, depth + 1))
 
 
 class Tree:

@@ -17,23 +17,42 @@ def read_layer(layer: Any) -> Checkpoint:
     Raises:
         LayerError: no Keras layer, or one without weights.
     """
-    weights = list(getattr(layer, "weights", ()))
+    title = printable(type(layer).__name__)
+    if hasattr(layer, "layers"):
+        raise LayerError(f"{title}: is a model, expected one layer. Give one of its layers, model.get_layer(name).")
+    weights = {weight_path(weight): weight for weight in getattr(layer, "weights", ())}
     if not weights:
         raise LayerError(
-            f"{printable(type(layer).__name__)}: has no weights, expected a built keras.layers.MultiHeadAttention. "
+            f"{title}: has no weights, expected a built keras.layers.MultiHeadAttention. "
             "Call the layer once on inputs of the right widths."
         )
-    children: dict[str, dict[str, Variable]] = {}
+    owner = max(weights, key=len)[:-2]
     own: dict[str, Variable] = {}
-    for weight in weights:
-        path = str(getattr(weight, "path", weight.name)).removesuffix(":0")
-        *_, role, name = ["", *path.split("/")]
-        array = as_array(weight)
-        variable = Variable(path=path, shape=array.shape, dtype=array.dtype.name, read=lambda array=array: array)  # type: ignore[misc]
-        (children.setdefault(role, {}) if role and role != layer.name else own)[name] = variable
+    children: dict[str, dict[str, Variable]] = {}
+    for path, weight in weights.items():
+        if path[:-2] == owner:
+            children.setdefault(path[-2], {})[path[-1]] = as_variable(path, weight)
+        elif path[:-1] == owner:
+            own[path[-1]] = as_variable(path, weight)
+        else:
+            places = f"'{printable('/'.join(owner))}' and '{printable('/'.join(path[:-2]))}'"
+            raise LayerError(f"{title}: holds several layers, {places}, expected one. Give one of them.")
+    if len(weights) != len(layer.weights):
+        raise LayerError(f"{title}: two of its weights have one path, expected one layer. Give one of its layers.")
     groups = {role: Group(path=role, name=role, variables=variables) for role, variables in children.items()}
     root = Group(path=layer.name, name=layer.name, config=live_config(layer), variables=own, children=groups)
-    return Checkpoint(path=f"layer '{layer.name}'", format="live layer", has_config=True, root=root)
+    return Checkpoint(path=f"layer '{printable(layer.name)}'", format="live layer", has_config=True, root=root)
+
+
+def weight_path(weight: Any) -> tuple[str, ...]:
+    """Names of the scopes, the projection and the variable: Keras 3 has a path, Keras 2 a name that holds it."""
+    return tuple(str(getattr(weight, "path", weight.name)).removesuffix(":0").split("/"))
+
+
+def as_variable(path: tuple[str, ...], weight: Any) -> Variable:
+    """One weight, copied from wherever its backend keeps it."""
+    array = as_array(weight)
+    return Variable(path="/".join(path), shape=array.shape, dtype=array.dtype.name, read=lambda: array)
 
 
 def as_array(weight: Any) -> Array:

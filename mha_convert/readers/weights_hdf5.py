@@ -13,8 +13,8 @@ def accepts(head: bytes, path: Path) -> bool:
     """HDF5 in the v3 layout; the suffix says nothing."""
     if not head.startswith(MAGIC):
         return False
-    with Hdf5Image(path).open() as file:
-        return is_v3(file)
+    with Hdf5Image(path).open() as root:
+        return is_v3(root)
 
 
 def read(path: Path) -> Checkpoint:

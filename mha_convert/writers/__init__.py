@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Protocol
 from ..datatypes import Tensor
 from ..errors import ReadError, WriteError, printable, reason
 from . import safetensors_file, torch_file
-from ._draft import draft
+from ._draft import check_target, draft
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SUFFIXES", "WRITERS", "StoredTarget", "draft", "open_target", "write", "writer_for"]
+__all__ = ["SUFFIXES", "WRITERS", "StoredTarget", "check_target", "draft", "open_target", "write", "writer_for"]
 
 
 class Writer(Protocol):
     """What a writer module offers."""
 
     SUFFIX: str
+
+    def accepts(self, head: bytes, path: Path) -> bool:
+        """Whether a file's content is of this form."""
 
     def write(self, path: Path, tensors: Sequence[Tensor], description: str) -> None:
         """Write the tensors and what the target says of itself."""
@@ -41,6 +44,7 @@ class StoredTarget:
 
 
 WRITERS: tuple[Writer, ...] = (safetensors_file, torch_file)
+HEAD_SIZE = 16
 SUFFIXES = tuple(writer.SUFFIX for writer in WRITERS)
 
 
@@ -79,24 +83,24 @@ def write(
         writer.write(drafted, tensors, description)
 
 
-def open_target(path: str | os.PathLike[str], suffix: str | None = None) -> StoredTarget:
+def open_target(path: str | os.PathLike[str]) -> StoredTarget:
     """A written ``.safetensors`` or ``.pt`` file, described; tensors are read one at a time.
+
+    Which of the two it is, is decided by its content.
 
     Args:
         path: the file.
-        suffix: of the form that it has, where its name does not show it.
 
     Raises:
         ReadError: missing, damaged, or of another form.
     """
     source = Path(path)
     try:
-        size = source.stat().st_size
+        with source.open("rb") as file:
+            head = file.read(HEAD_SIZE)
     except OSError as error:
         raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
-    if not size or not source.is_file():
-        raise ReadError(
-            f"{source}: is {'empty' if source.is_file() else 'no file'}, expected a target of mha-convert. "
-            "Convert again."
-        )
-    return writer_for(f"target{suffix}" if suffix else source).open_target(source)
+    for writer in WRITERS:
+        if writer.accepts(head, source):
+            return writer.open_target(source)
+    raise ReadError(f"{source}: is of no form that mha-convert writes ({', '.join(SUFFIXES)}). Convert again.")

@@ -30,7 +30,7 @@ def draft(target: Path, *, overwrite: bool) -> Iterator[Path]:
         yield path
         commit(path, final, overwrite=overwrite)
     except OSError as error:
-        raise WriteError(f"{target}: cannot be written: {reason(error)}. Nothing was left behind.") from error
+        raise WriteError(f"{target}: cannot be written: {reason(error)}. Free space or give another folder.") from error
     finally:
         with suppress(OSError):
             path.unlink()

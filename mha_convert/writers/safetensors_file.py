@@ -28,6 +28,11 @@ METADATA, DESCRIPTION = "__metadata__", "mha_convert"
 ALIGNMENT = 8
 
 
+def accepts(head: bytes, path: Path) -> bool:
+    """Eight bytes of length, then JSON."""
+    return head[8:9] == b"{"
+
+
 def write(path: Path, tensors: Sequence[Tensor], description: str) -> None:
     """Write tensor by tensor; the same plan gives the same bytes."""
     ordered = sorted(tensors, key=lambda tensor: -CODES[tensor.dtype][1])  # stable; keeps every tensor aligned

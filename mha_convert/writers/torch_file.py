@@ -6,6 +6,7 @@ PyTorch keeps a ``_metadata`` beside every state_dict; the target's own descript
 
 import pickle
 import warnings
+import zipfile
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 SUFFIX = ".pt"
 DESCRIPTION = "mha_convert"
+
+
+def accepts(head: bytes, path: Path) -> bool:
+    """A zip with PyTorch's member, or the pickle of PyTorch before 1.6."""
+    if head.startswith(b"PK\x03\x04"):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return any(name.endswith("data.pkl") for name in archive.namelist())
+        except (OSError, zipfile.BadZipFile):
+            return False
+    return head.startswith(b"\x80") and head[8:9] != b"{"
 
 
 def write(path: Path, tensors: Sequence[Tensor], description: str) -> None:
@@ -52,9 +64,12 @@ def open_target(path: Path) -> "StoredTarget":
     from . import StoredTarget
 
     try:
-        with warnings.catch_warnings():  # torch warns of pickles that it did not write; we refuse them
+        with (
+            path.open("rb") as file,
+            warnings.catch_warnings(),
+        ):  # torch warns of pickles that it did not write; we refuse them
             warnings.simplefilter("ignore")
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
         fact = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
         raise ReadError(
