@@ -37,13 +37,17 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerConfig:
-    """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data."""
+    """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data.
+
+    ``call_options`` are the masks that the model's graph gives the layer when it calls it.
+    """
 
     name: str
     class_name: str
     registered_name: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     input_rank: int | None = None
+    call_options: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -131,6 +135,7 @@ class AttentionLayer:
     dropout: float | None = None
     sliding_window: int | None = None
     compute_dtype: str | None = None
+    call_options: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
 
     @property

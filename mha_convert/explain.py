@@ -139,6 +139,8 @@ def traps_part(item: LayerPlan) -> Iterator[str]:
     yield "  masks     Keras: True attends. PyTorch: True blocks, and a row without a key is NaN."
     yield "            mha_convert.to_attn_mask turns Keras' masks (attention, query, value, key, causal) into one"
     yield "            that gives Keras' result."
+    if layer.call_options:
+        yield f"            This model calls the layer with {', '.join(layer.call_options)}."
     yield "  scores    PyTorch averages them over the heads; give average_attn_weights=False for Keras' shape."
     yield f"  names     Keras' key_dim={layer.key_dim}, value_dim={layer.value_dim} are sizes of one head;"
     widths = f"{layer.key_features} and {layer.value_features}"

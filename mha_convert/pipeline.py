@@ -200,6 +200,9 @@ def layer_notes(chosen: Plan) -> tuple[str, ...]:
         name = printable(item.layer.name)
         notes += [f"Layer '{name}': {caution}." for caution in item.layer.cautions]
         notes += [f"Layer '{name}': {item.fits}."] if item.fits else []
+        if item.layer.call_options:
+            options = ", ".join(item.layer.call_options)
+            notes.append(f"Layer '{name}': the model calls it with {options}. Give PyTorch the same mask.")
         computes, stores = item.layer.compute_dtype, item.layer.dtype
         if computes and computes != stores:
             notes.append(f"Layer '{name}': Keras stores {stores} and computes in {computes}; the proof is in float64.")

@@ -177,6 +177,7 @@ def describe(group: Group, kind: str, projections: Mapping[str, Projection]) -> 
         dropout=number(settings.get("dropout")) if config else None,
         sliding_window=window if isinstance(window, int) else None,
         compute_dtype=compute_dtype(settings.get("dtype")),
+        call_options=config.call_options if config else (),
         cautions=tuple(subclass_caution(config)),
     )
 

@@ -1,6 +1,7 @@
 """What a model's JSON says of its layers: plain data in, ``LayerConfig`` out. Nothing is imported by name."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,14 @@ from ..datatypes import LayerConfig
 from ..errors import ReadError, printable
 
 Json = Mapping[str, Any]
-NESTED_DTYPE = ("config", "name")
+Version = tuple[int, ...]
+ATTENTION_TAKES_MASKS = (2, 10)
+MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
+
+
+def version_of(text: str | None) -> Version:
+    """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
+    return tuple(int(number) for number in re.findall(r"\d+", text or "")[:3])
 
 
 def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
@@ -47,6 +55,7 @@ def layer_config(entry: Json) -> LayerConfig:
         registered_name=registered if isinstance(registered, str) and ">" in registered else None,
         settings=settings,
         input_rank=input_rank(entry),
+        call_options=call_options(entry.get("inbound_nodes")),
     )
 
 
@@ -76,12 +85,39 @@ def first_tensor_shape(nodes: Any) -> Any:
     return mapping(mapping(arguments).get("config")).get("shape")
 
 
-def dtype_policy(settings: Json) -> str | None:
-    """Name of the layer's dtype policy ("float32", "mixed_float16", …), whatever form it was written in."""
-    policy = settings.get("dtype")
-    if isinstance(policy, dict):
-        policy = mapping(policy.get("config")).get("name")
-    return policy if isinstance(policy, str) else None
+def call_options(nodes: Any) -> tuple[str, ...]:
+    """Masks that some call of the layer in the graph is given, as written in Keras."""
+    found = [name for arguments in call_arguments(nodes) for name in MASK_ARGUMENTS if arguments.get(name)]
+    return tuple(dict.fromkeys(name if name != "use_causal_mask" else "use_causal_mask=True" for name in found))
+
+
+def call_arguments(nodes: Any) -> Iterator[Json]:
+    """Keyword arguments of each call.
+
+    Keras 3 writes ``{"args": …, "kwargs": {…}}`` for a call, Keras 2 ``[[name, 0, 0, {…}], …]``.
+    """
+    for node in nodes if isinstance(nodes, list) else ():
+        yield mapping(mapping(node).get("kwargs"))
+        for call in node if isinstance(node, list) else ():
+            yield mapping(call[3]) if isinstance(call, list) and len(call) > 3 else {}
+
+
+def hidden_masks(model: Json, version: Version) -> Iterator[str]:
+    """A note where the model makes masks that Keras hands from layer to layer without a word (2.10 and later)."""
+    if version and version < ATTENTION_TAKES_MASKS:
+        return
+    layers = [layer_config(entry) for _, entry in descendants(model)]
+    makers = [
+        f"{layer.class_name} '{printable(layer.name)}'"
+        for layer in layers
+        if layer.class_name == "Masking"
+        or (layer.class_name == "Embedding" and layer.settings.get("mask_zero") is True)
+    ]
+    if makers:
+        yield (
+            f"{', '.join(makers[:3])} makes a padding mask, which Keras hands on to the layers behind it: as "
+            "query_mask and value_mask of attention. Give PyTorch the same (mha_convert.to_attn_mask)."
+        )
 
 
 def descendants(entry: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:

@@ -9,17 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ._config import Json, child_layers, descendants, layer_config
+from ._config import Json, Version, child_layers, descendants, layer_config
 
-Version = tuple[int, ...]
 WEIGHTED_LAYERS_COUNT_TWICE = ((2, 12), (2, 14))  # "layer-N" and "layer_with_weights-N" were both enumerated
 SAVED_AS = {"GroupQueryAttention": "GroupedQueryAttention"}  # public name, and the class that names the group
 VISITED_LAYERS_DO_NOT_COUNT = ((2, 14), (3, 0))
-
-
-def version_of(text: str | None) -> Version:
-    """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
-    return tuple(int(number) for number in re.findall(r"\d+", text or "")[:3])
 
 
 def between(version: Version, bounds: tuple[Version, Version]) -> bool:

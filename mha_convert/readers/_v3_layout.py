@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
-from ._config import Json, child_layers, layer_config
+from ._config import Json, Version, child_layers, hidden_masks, layer_config, version_of
 from ._hdf5 import Hdf5Array, Hdf5Group, Hdf5Image
-from ._layer_names import Version, assign, between, version_of
+from ._layer_names import assign, between
 from ._tree import Node
 
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14
@@ -40,7 +40,11 @@ def read_weights(image: Hdf5Image, *, format: str, keras_version: str | None, mo
         for variable in node.variables.values()
     )
     tree = Namer(version).group(root, "", "", model or {}, outermost=True)
-    notes = (*lost_in_nested_lists(tree, version, root), *lost_by_optimizer(tree, others))
+    notes = (
+        *lost_in_nested_lists(tree, version, root),
+        *lost_by_optimizer(tree, others),
+        *hidden_masks(model or {}, version),
+    )
     return Checkpoint(
         path=str(image.path),
         format=format,

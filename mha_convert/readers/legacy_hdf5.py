@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..datatypes import Checkpoint, Group, LayerConfig, Variable
 from ..errors import ReadError, printable
-from ._config import Json, child_layers, descendants, layer_config, parse_json
+from ._config import Json, child_layers, descendants, hidden_masks, layer_config, parse_json, version_of
 from ._hdf5 import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
 from ._tree import Node
 
@@ -41,14 +41,16 @@ def read(path: Path) -> Checkpoint:
         found = list(layer_variables(top))
         slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
         others = tuple(array.variable("optimizer") for array in slots)
+    version = version if isinstance(version, str) else None
     return Checkpoint(
         path=str(path),
         format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
-        keras_version=version if isinstance(version, str) else None,
+        keras_version=version,
         backend=backend if isinstance(backend, str) else None,
         has_config=model is not None,
         root=Tree(model or {}).build(found),
         others=others,
+        notes=tuple(hidden_masks(model or {}, version_of(version))),
     )
 
 
