@@ -1,17 +1,19 @@
 """The verbs. Each parses, calls one library function and prints its result; nothing else in the package prints."""
 
+import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
 from . import __version__
-from .errors import MhaConvertError
+from .errors import MhaConvertError, printable
 
 if TYPE_CHECKING:
     from .datatypes import Report
@@ -190,11 +192,11 @@ def explain(
     placement: PlacementName = "projected",
 ) -> None:
     """Tell how a layer's arrays become PyTorch tensors: formula, shapes, traps, and the lines to load and call it."""
-    from .explain import explanation
+    from .explain import alike, explanation
     from .pipeline import explain_file
 
-    for item in explain_file(source, layer, layout=layout, placement=placement):
-        typer.echo(explanation(item, source))
+    for items in alike(explain_file(source, layer, layout=layout, placement=placement)):
+        typer.echo(explanation(items, source))
 
 
 def show_report(result: "Report", as_json: bool) -> None:
@@ -265,11 +267,24 @@ def progress(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
 
 def main() -> None:
     """Run the command line; errors of ours become one line, everything else is a bug and keeps its traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an old console without our arrows must not end in a traceback
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, frame: sys.exit(128 + number))  # drafts are removed
     try:
         app()
     except MhaConvertError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        fail(str(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # keeps Python from complaining at its end
         sys.exit(1)
+    except MemoryError:
+        fail("There is not enough memory for this layer. Give --layout linear, or one layer at a time with --layer.")
+
+
+def fail(text: str) -> NoReturn:
+    """One line on standard error, and exit code 1; paths may hold anything, so all of it is escaped."""
+    typer.echo(f"error: {printable(text, limit=10_000)}", err=True)
+    sys.exit(1)

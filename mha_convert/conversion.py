@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from einops import rearrange
 
-from .datatypes import Array, LayerPlan, Ledger, Piece, Plan, Rule, Tensor
+from .datatypes import Array, LayerPlan, Ledger, Piece, Plan, Rule, Tensor, Variable
 from .errors import LayoutError, printable
 
 HEAD_AXIS = "head_dim"
@@ -55,12 +55,16 @@ def block(piece: Piece, item: LayerPlan, dtype: str) -> Array:
     return rearrange(pad_heads(array, piece, item), piece.pattern)
 
 
+def source_variable(piece: Piece, item: LayerPlan) -> Variable:
+    """Keras' own variable."""
+    role, kind = piece.source.split(".")
+    variable: Variable = getattr(item.layer.projections[role], kind)
+    return variable
+
+
 def source_array(piece: Piece, item: LayerPlan) -> Array:
     """Keras' own array."""
-    role, kind = piece.source.split(".")
-    variable = getattr(item.layer.projections[role], kind)
-    array: Array = variable.read()
-    return array
+    return source_variable(piece, item).read()
 
 
 def is_rescaled(piece: Piece, item: LayerPlan) -> bool:
@@ -93,8 +97,7 @@ def target_shape(piece: Piece, item: LayerPlan) -> tuple[int, ...]:
         return (item.embed_dim, item.embed_dim)
     if piece.step == "zeros":
         return (item.embed_dim,)
-    role, kind = piece.source.split(".")
-    shape = getattr(item.layer.projections[role], kind).shape
+    shape = source_variable(piece, item).shape
     hollow = np.broadcast_to(np.zeros((), np.int8), padded_shape(shape, piece, item))
     result: tuple[int, ...] = rearrange(hollow, piece.pattern).shape
     return result
@@ -160,8 +163,7 @@ def ledger(item: LayerPlan, tensors: Mapping[str, tuple[int, ...]]) -> Ledger:
             if piece.step in ("identity", "zeros"):
                 identity += size
                 continue
-            role, kind = piece.source.split(".")
-            own = getattr(item.layer.projections[role], kind).size
+            own = source_variable(piece, item).size
             padding += size - own
             rescaled += own if is_rescaled(piece, item) else 0
             moved += 0 if is_rescaled(piece, item) else own

@@ -39,6 +39,7 @@ class Variable:
 class LayerConfig:
     """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data.
 
+    ``input_widths`` are those that attention was built for, by "query", "key", "value", as far as the file tells.
     ``call_options`` are the masks that the model's graph gives the layer when it calls it.
     """
 
@@ -47,6 +48,7 @@ class LayerConfig:
     registered_name: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     input_rank: int | None = None
+    input_widths: Mapping[str, int] = field(default_factory=dict)
     call_options: tuple[str, ...] = ()
 
     @property
@@ -80,7 +82,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A saved model, described: the tree of its layers, and the variables that belong to none of them."""
+    """A saved model, described: the tree of its layers, and the variables that belong to none of them.
+
+    ``repeats_shared_layers`` is True for formats that store a layer once for each model that uses it. ``check()``
+    reads the whole file against its checksums, where the format has any, and raises ``ReadError``.
+    """
 
     path: str
     format: str
@@ -90,6 +96,8 @@ class Checkpoint:
     root: Group
     others: tuple[Variable, ...] = ()
     notes: tuple[str, ...] = ()
+    repeats_shared_layers: bool = False
+    check: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -190,8 +198,11 @@ class AttentionLayer:
 
     @property
     def dtype(self) -> str:
-        """Storage dtype of the kernels."""
-        return self.query.kernel.dtype
+        """Storage dtype; of a layer that mixes them, one that holds all its numbers exactly."""
+        found = {variable.dtype for variable in self.variables}
+        if len(found) == 1:
+            return found.pop()
+        return "float64" if "float64" in found else "float32"
 
     @property
     def projections(self) -> dict[str, Projection]:

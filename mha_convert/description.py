@@ -25,6 +25,7 @@ class LayerDescription:
 class TargetDescription:
     """A target's own account of itself."""
 
+    source: str
     layout: str
     placement: str
     dtype: str | None
@@ -82,6 +83,7 @@ def parse_description(text: str | None, path: Path) -> TargetDescription:
         if document["form"] != FORM:
             raise ReadError(f"{path}: its description has form {document['form']}, expected {FORM}. Convert again.")
         return TargetDescription(
+            source=str(document["source"]),
             layout=str(document["layout"]),
             placement=str(document["placement"]),
             dtype=document["dtype"],

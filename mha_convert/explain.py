@@ -1,7 +1,7 @@
 """``explain``: for people, how one layer's arrays become PyTorch tensors, with the layer's own numbers."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from .conversion import describe, is_rescaled
@@ -9,14 +9,16 @@ from .datatypes import LayerPlan, Piece
 from .document import Table, plain_table
 from .errors import printable
 from .inspection import projections
+from .layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 
 STOCK = "MultiheadAttention"
 
 
-def explanation(item: LayerPlan, source: Path) -> str:
-    """The text for one layer."""
+def explanation(items: Sequence[LayerPlan], source: Path) -> str:
+    """The text for layers of one kind, with the first one's numbers."""
+    item = items[0]
     parts = (
-        headline(item),
+        headline(items),
         *keras_part(item),
         *placement_part(item),
         *tensors_part(item),
@@ -26,10 +28,22 @@ def explanation(item: LayerPlan, source: Path) -> str:
     return "\n".join(parts)
 
 
-def headline(item: LayerPlan) -> str:
-    """The layer's name, underlined."""
-    text = f"Layer {printable(item.layer.name)}"
-    return f"{text}\n{'=' * len(text)}\n"
+def alike(items: Iterable[LayerPlan]) -> list[list[LayerPlan]]:
+    """Layers that differ in name and numbers only, together."""
+    groups: dict[str, list[LayerPlan]] = {}
+    for item in items:
+        layer = item.layer
+        facts = (item.module, layer.key_dim, layer.value_dim, layer.call_options, layer.cautions, layer.dropout)
+        groups.setdefault(repr(facts), []).append(item)
+    return list(groups.values())
+
+
+def headline(items: Sequence[LayerPlan]) -> str:
+    """The first layer's name, underlined, and those that are like it."""
+    names = [printable(item.layer.name) for item in items]
+    also = f"\n(the same for {', '.join(names[1:])})" if names[1:] else ""
+    text = f"Layer {names[0]}"
+    return f"{text}\n{'=' * len(text)}{also}\n"
 
 
 def keras_part(item: LayerPlan) -> Iterator[str]:
@@ -48,20 +62,21 @@ def keras_part(item: LayerPlan) -> Iterator[str]:
     rows = []
     for role, projection in layer.projections.items():
         bias = "" if projection.bias is None else f"bias {projection.bias.shape}"
-        rows.append((f"  {role}", f"kernel {projection.kernel.shape}", bias, f"({axes[role]})"))
-    yield from plain_table(Table(("  array", "shape", "", "axes of the kernel"), tuple(rows)))
+        place = printable(projection.kernel.path)
+        rows.append((f"  {role}", f"kernel {projection.kernel.shape}", bias, f"({axes[role]})", place))
+    yield from plain_table(Table(("  array", "shape", "", "axes of the kernel", "kernel in the file"), tuple(rows)))
     yield ""
     yield f"  q = query · Wq + bq,  {heads} heads × {key_dim} numbers = {heads * key_dim}"
     yield "  k = key · Wk + bk,  v = value · Wv + bv"
     yield f"  weights = softmax(q · k / sqrt(key_dim)),  sqrt({key_dim}) = {math.sqrt(key_dim):.6g}"
-    yield "  output = (weights · v, heads side by side) · Wo + bo"
+    yield "  output = (weights · v, heads side by side) · Wo + bo, which is the sum of every head's own product"
     yield ""
     if heads * key_dim != layer.query_features:
-        yield (
-            f"num_heads × key_dim = {heads * key_dim} is not the query's width {layer.query_features}. "
-            "Keras allows any: key_dim is the size of one head, not the width divided by the heads, "
-            "so parameters grow with num_heads."
-        )
+        width = layer.query_features
+        yield f"num_heads × key_dim = {heads * key_dim} is not the query's width {width}. Keras allows any:"
+        yield "key_dim is the size of one head, not the width divided by the heads, so parameters grow with num_heads."
+        if width % heads == 0:
+            yield f"A layer with PyTorch's sizes would have key_dim = {width} / {heads} = {width // heads}."
         yield ""
 
 
@@ -83,14 +98,15 @@ def placement_part(item: LayerPlan) -> Iterator[str]:
     if "q" in around:
         yield (
             f"  The query is {layer.query_features} wide and not {embed}: "
-            f"query_projection = nn.Linear({layer.query_features}, {embed}) carries Keras' query kernel, "
-            "and the query weight inside is an identity."
+            f"query_projection = nn.Linear({layer.query_features}, {embed})\n"
+            "  carries Keras' query kernel, and the query weight inside is an identity."
         )
     if "out" in around:
         shape = " × ".join(map(str, layer.output_shape))
         yield (
-            f"  The output is {shape} and not {embed}: output_projection = nn.Linear({embed}, {layer.output_features}) "
-            "carries Keras' output kernel, and out_proj is an identity."
+            f"  The output is {shape} and not {embed}: "
+            f"output_projection = nn.Linear({embed}, {layer.output_features})\n"
+            "  carries Keras' output kernel, and out_proj is an identity."
         )
     if item.head_size not in (layer.key_dim, layer.value_dim) or layer.key_dim != layer.value_dim:
         yield (
@@ -109,25 +125,33 @@ def tensors_part(item: LayerPlan) -> Iterator[str]:
     """Each target tensor and what it is made of."""
     yield "Tensors:"
     rows = []
+    letters: dict[str, str] = {}
     for rule in item.rules:
         tensor = describe(rule, item, item.layer.dtype)
-        made_of = "; ".join(piece_text(piece, item) for piece in rule.pieces)
-        rows.append(
-            (f"  {rule.target}", str(tensor.shape), f"= {'stacked rows: ' if len(rule.pieces) > 1 else ''}{made_of}")
-        )
+        pieces = [piece_text(piece, item, letters) for piece in rule.pieces]
+        stacked = "rows of " if len(pieces) > 1 else ""
+        rows.append((f"  {rule.target}", str(tensor.shape), f"= {stacked}{', then '.join(pieces)}"))
     yield from plain_table(Table(("  key", "shape", "made of"), tuple(rows)))
-    yield "  (einops patterns: Keras puts the input axis first, PyTorch the output axis.)"
+    for pattern, letter in letters.items():
+        yield f"  {letter}: {pattern}"
+    if {item.layer.key_dim, item.layer.value_dim, item.head_size} - {None, item.head_size} and item.head_size:
+        yield f"  Before that, head_dim is padded with zeros to {item.head_size}, behind each head's own numbers."
+    yield "  (einops patterns: Keras puts the input axis first, PyTorch the output axis; in NumPy, W is"
+    yield "  kernel.reshape(features, -1).T.)"
     yield ""
 
 
-def piece_text(piece: Piece, item: LayerPlan) -> str:
-    """A piece in words."""
+LETTERS = {WEIGHT: "W", BIAS: "B", OUTPUT_WEIGHT: "O", OUTPUT_BIAS: "F"}
+
+
+def piece_text(piece: Piece, item: LayerPlan, letters: dict[str, str]) -> str:
+    """A piece in words; its pattern goes by a letter."""
     if piece.step in ("identity", "zeros"):
         return piece.step
     role, kind = piece.source.split(".")
-    shape = getattr(item.layer.projections[role], kind).shape
+    letter = letters[piece.pattern] = LETTERS.get(piece.pattern, piece.pattern)
     factor = f" × {item.scale:.6g}" if is_rescaled(piece, item) else ""
-    return f"{role} {kind} {shape}{factor}, {piece.pattern}"
+    return f"{letter}({role} {kind}){factor}"
 
 
 def traps_part(item: LayerPlan) -> Iterator[str]:
@@ -138,7 +162,7 @@ def traps_part(item: LayerPlan) -> Iterator[str]:
     yield "  batch     PyTorch's own default is batch second; this module is batch first, as Keras is."
     yield "  masks     Keras: True attends. PyTorch: True blocks, and a row without a key is NaN."
     yield "            mha_convert.to_attn_mask turns Keras' masks (attention, query, value, key, causal) into one"
-    yield "            that gives Keras' result."
+    yield "            that gives Keras' result (for queries without any key left, see docs/why-outputs-differ.md)."
     if layer.call_options:
         yield f"            This model calls the layer with {', '.join(layer.call_options)}."
     yield "  scores    PyTorch averages them over the heads; give average_attn_weights=False for Keras' shape."
@@ -169,7 +193,7 @@ def code_part(item: LayerPlan, source: Path) -> Iterator[str]:
     yield "  import torch"
     if item.module.class_name == STOCK:
         yield "  from safetensors.torch import load_file"
-        yield ""
+        yield from ("  import mha_convert", "") if "use_causal_mask=True" in layer.call_options else ("",)
         arguments = ", ".join(f"{key}={value!r}" for key, value in item.module.arguments.items())
         yield f"  attention = torch.nn.MultiheadAttention({arguments})"
         yield '  attention.load_state_dict(load_file("attention.safetensors"))'
@@ -184,6 +208,14 @@ def code_part(item: LayerPlan, source: Path) -> Iterator[str]:
         yield "  value = key"
     else:
         yield f"  value = torch.randn(2, 7, {layer.value_features})"
-    yield "  output, scores = attention(query, key, value, average_attn_weights=False)"
-    yield "  # Keras: output, scores = layer(query, value, key=key, return_attention_scores=True)"
+    causal = "use_causal_mask=True" in layer.call_options
+    if causal:
+        heads = layer.num_heads
+        yield f"  mask = mha_convert.to_attn_mask(causal=True, num_heads={heads}, query_length=5, key_length=7)"
+    mask = "attn_mask=mask, " if causal else ""
+    yield f"  output, scores = attention(query, key, value, {mask}average_attn_weights=False)"
+    yield (
+        f"  # Keras: output, scores = layer(query, value, key=key, {'use_causal_mask=True, ' if causal else ''}"
+        "return_attention_scores=True)"
+    )
     yield ""

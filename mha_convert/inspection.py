@@ -17,8 +17,8 @@ FORMATS = {
     "weights.h5": ".weights.h5",
 }
 LEGEND = (
-    "projected, drop-in: the placement in nn.MultiheadAttention and the parameters that it adds; "
-    "q and out are nn.Linear in front and behind."
+    "inputs: width of query, key and value. projected, drop-in, linear: what holds the layer in PyTorch, and the "
+    "parameters that it adds. stock: nn.MultiheadAttention alone; q, out: with an nn.Linear before, behind it."
 )
 
 
@@ -55,13 +55,14 @@ def layer_table(layers: Iterable[AttentionLayer]) -> Table:
         "num_heads",
         "key_dim",
         "value_dim",
-        "query, key, value",
+        "inputs",
         "output",
         "bias",
         "dtype",
         "parameters",
         "projected",
         "drop-in",
+        "linear",
     )
     return Table(headings, tuple(layer_row(layer) for layer in layers))
 
@@ -77,13 +78,14 @@ def layer_row(layer: AttentionLayer) -> tuple[str, ...]:
         heads,
         str(layer.key_dim),
         str(layer.value_dim),
-        f"{layer.query_features}, {layer.key_features}, {layer.value_features}",
+        widths(layer),
         " × ".join(map(str, layer.output_shape)),
         "yes" if layer.use_bias else "no",
         layer.dtype,
         f"{layer.parameters:,}",
         placement_cell(layer, "projected"),
         placement_cell(layer, "drop-in"),
+        linear_cell(layer),
     )
 
 
@@ -96,6 +98,17 @@ def placement_cell(layer: AttentionLayer, placement: str) -> str:
         return "does not fit"
     around = ", ".join(facts["projections"]) or "stock"
     return f"{around} +{facts['added_parameters']:,}"
+
+
+def widths(layer: AttentionLayer) -> str:
+    """Widths of query, key and value; one number where all are equal."""
+    three = (layer.query_features, layer.key_features, layer.value_features)
+    return str(three[0]) if len(set(three)) == 1 else ", ".join(map(str, three))
+
+
+def linear_cell(layer: AttentionLayer) -> str:
+    """Layout ``linear`` adds nothing."""
+    return "refused" if layouts.refusals(layer, "linear") else "+0"
 
 
 def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | None:

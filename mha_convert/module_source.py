@@ -41,7 +41,7 @@ def module_source(plan: Plan, source: str, target: str) -> str:
     in it under its key.
     """
     classes = {item.module.class_name for item in plan.layers} - {STOCK}
-    definitions = needed(classes)
+    definitions = needed(classes | {"to_attn_mask"})
     bare = [item for item in plan.layers if not item.prefix]
     body = [build_bare(bare[0])] if bare else [PLACE, build_tree(plan)]
     code = "\n\n".join(text.rstrip() + "\n" for text in [*definitions, *body])

@@ -157,12 +157,10 @@ class KerasMultiheadAttention(nn.Module):
             output ``(batch, query_length, *output_shape)``, and the weights ``(batch, query_length, key_length)``,
             with ``num_heads`` as second axis if not averaged, or None.
         """
-        if query.dim() == 2:
-            padding = None if key_padding_mask is None else key_padding_mask[None]
-            output, weights = self(
-                query[None], key[None], value[None], padding, need_weights, attn_mask, average_attn_weights, is_causal
-            )
-            return output[0], None if weights is None else weights[0]
+        batched = query.dim() == 3
+        if not batched:
+            query, key, value = query[None], key[None], value[None]
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
         q, k, v = (
             projection(features).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for projection, features in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
@@ -181,7 +179,10 @@ class KerasMultiheadAttention(nn.Module):
         else:
             context = F.scaled_dot_product_attention(q, k, v, mask, dropout, blocked_by_order, scale=scale)
         output = self.out_proj(context.transpose(1, 2).flatten(2))
-        return output if len(self.output_shape) == 1 else output.unflatten(-1, self.output_shape), weights
+        output = output if len(self.output_shape) == 1 else output.unflatten(-1, self.output_shape)
+        if not batched:
+            return output[0], None if weights is None else weights[0]
+        return output, weights
 
 
 def causal_mask(query_length: int, key_length: int, device: torch.device) -> Tensor:
@@ -239,7 +240,7 @@ def to_attn_mask(
         num_heads: of the layer.
         query_length: needed where no mask shows it.
         key_length: needed where no mask shows it.
-        dtype: of the layer's computation.
+        dtype: of the layer's computation; must be the inputs' where the weights are not asked for.
 
     Returns:
         ``(query_length, key_length)`` where no mask has a batch axis, else ``(batch * num_heads, query_length,
@@ -248,10 +249,10 @@ def to_attn_mask(
     Raises:
         ValueError: a length is needed and not known.
     """
-    masks = [] if attention_mask is None else [attention_mask.bool()]
+    masks = [] if attention_mask is None else [torch.as_tensor(attention_mask).bool()]
     masks = [mask[:, None] if mask.dim() == 3 else mask for mask in masks]
-    masks += [] if query_mask is None else [query_mask.bool()[:, None, :, None]]
-    masks += [mask.bool()[:, None, None, :] for mask in (value_mask, key_mask) if mask is not None]
+    masks += [] if query_mask is None else [torch.as_tensor(query_mask).bool()[:, None, :, None]]
+    masks += [torch.as_tensor(mask).bool()[:, None, None, :] for mask in (value_mask, key_mask) if mask is not None]
     length = query_length or max((mask.shape[-2] for mask in masks), default=1)
     width = key_length or max((mask.shape[-1] for mask in masks), default=1)
     shows_length = query_length or attention_mask is not None or query_mask is not None

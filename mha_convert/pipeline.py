@@ -13,7 +13,7 @@ from . import layouts
 from .conversion import convert, ledger
 from .datatypes import AttentionLayer, Checkpoint, LayerPlan, Lookalike, Plan, Report
 from .description import TargetDescription, describe_plan, parse_description
-from .errors import LayerError, WriteError, printable
+from .errors import LayerError, VerificationError, WriteError, printable
 from .layers import Findings, select, survey
 from .module_source import module_source
 from .readers import read
@@ -65,6 +65,8 @@ def convert_file(
     check_target(path, overwrite=overwrite)
     refuse_source_as_target(source, path)
     if module is not None:
+        if Path(module).suffix != ".py" or not Path(module).stem.isidentifier():
+            raise WriteError(f"{module}: is no name of a Python module. Name it like attention.py.")
         check_target(Path(module), overwrite=overwrite)
         refuse_source_as_target(source, Path(module))
         if Path(module).resolve() == path.resolve():
@@ -74,6 +76,7 @@ def convert_file(
     chosen = layouts.plan(
         convertible(checkpoint, findings, layers), layout=layout, placement=placement, prefix=prefix, dtype=dtype
     )
+    checkpoint.check()
     with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
         if module is not None:
             text = module_source(chosen, Path(source).name, path.name)
@@ -102,7 +105,8 @@ def verify_file(
     checkpoint = read(source)
     findings = survey(checkpoint)
     described = parse_description(open_target(target).description, Path(target))
-    chosen = plan_again(findings, described)
+    chosen = plan_again(findings, described, source, target)
+    checkpoint.check()
     return prove(checkpoint, findings, chosen, Path(target), Path(target), reference, on_progress)
 
 
@@ -139,6 +143,8 @@ def prove(
 def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[AttentionLayer, ...]:
     """The layers that were asked for; an error where attention would be left out in silence."""
     blocking = [item for item in findings.lookalikes if item.blocking]
+    if isinstance(names, str):
+        names = [names]
     if names is not None:
         asked = [item for item in blocking if item.name in names]
         if asked:
@@ -176,8 +182,15 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     )
 
 
-def plan_again(findings: Findings, described: TargetDescription) -> Plan:
+def plan_again(findings: Findings, described: TargetDescription, source: StrPath, target: StrPath) -> Plan:
     """The plan that the target was made by, from the source's own layers."""
+    known = {layer.name for layer in findings.layers}
+    missing = [layer.name for layer in described.layers if layer.name not in known]
+    if missing:
+        raise VerificationError(
+            f"{target}: holds layer '{printable(missing[0])}', which is not in {source}; it was made from "
+            f"'{printable(described.source)}'. Give that file (names can differ between formats, see docs/formats.md)."
+        )
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
     prefixes = {layer.name: layer.prefix for layer in described.layers}
     plans = tuple(
@@ -220,8 +233,8 @@ def unseen(checkpoint: Checkpoint, chosen: Plan) -> tuple[str, ...]:
         else "inside custom layers the file has no configuration"
     )
     return (
-        f"{len(blind)} of {len(chosen.layers)} layers: {which}, so dropout, attention axes, masks and a sliding window "
-        "cannot be seen; one time axis and no dropout are taken.",
+        f"{len(blind)} of {len(chosen.layers)} layers: {which}, so the layer's class, dropout, attention axes, masks "
+        "and a sliding window cannot be seen; MultiHeadAttention with one time axis and without dropout is taken.",
     )
 
 
@@ -231,7 +244,7 @@ def explain_file(
     """The plans of one layer or of all, for ``explain``."""
     checkpoint = read(source)
     chosen = convertible(checkpoint, survey(checkpoint), None if layer is None else [layer])
-    return layouts.plan(chosen, layout=layout, placement=placement).layers
+    return tuple(layouts.plan([item], layout=layout, placement=placement, prefix="").layers[0] for item in chosen)
 
 
 def default_target(source: StrPath) -> Path:

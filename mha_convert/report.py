@@ -17,6 +17,8 @@ def report_as_text(report: Report) -> Document:
     parts.append(rest_line(report))
     parts += [f"Not converted: {lookalike_line(item)}" for item in report.lookalikes]
     parts += [f"Note: {note}" for note in report.notes]
+    parts += price_lines(report)
+    parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: mha-convert explain {report.source.path}")
     return parts
 
 
@@ -52,20 +54,18 @@ def proof_lines(report: Report) -> list[str]:
     """The two statements of the proof."""
     if report.reference is None:
         return ["NOT PROVEN: --reference none was given. Check it with `mha-convert verify`."]
-    lines = [f"Proven against {report.reference}:"]
+    lines = ["Proven, outputs and per-head scores:"]
     for reference in dict.fromkeys(c.reference for c in report.comparisons):
         mine = [c for c in report.comparisons if c.reference == reference and c.weights == "float64"]
         worst = max(mine, key=lambda c: c.relative / c.bound)
         lines.append(
-            f"  {len(mine)} comparisons of outputs and per-head scores with {reference}: largest difference "
-            f"{worst.relative:.1e} of the largest value, allowed {worst.bound:.1e}"
+            f"  {len(mine)} comparisons with {reference}: largest difference {worst.relative:.1e} of the largest "
+            f"value, allowed {worst.bound:.1e}"
         )
     rounded = sum(tensor.rounded for tensor in report.stored)
     dtypes = ", ".join(sorted({tensor.dtype for tensor in report.stored}))
-    lines.append(
-        f"  {len(report.stored)} tensors stored as {dtypes}: every bit is that conversion's, "
-        + (f"{rounded} rounded once" if rounded else "none rounded")
-    )
+    how = f"{rounded} of them rounded once" if rounded else "nothing rounded"
+    lines.append(f"  {len(report.stored)} stored tensors ({dtypes}): every bit as converted, {how}")
     stored = [c for c in report.comparisons if c.weights == "stored"]
     if stored:
         worst = max(stored, key=lambda c: c.relative / c.bound)
@@ -85,13 +85,25 @@ def ledger_line(report: Report) -> str:
     )
 
 
+OTHERS = {"other": "of other layers", "optimizer": "of the optimizer", "metric": "of metrics"}
+
+
 def rest_line(report: Report) -> str:
     """What of the file is not in the target."""
     counts = variable_counts(report.source, [item.layer for item in report.plan.layers])
-    return (
-        f"Not in the target: {counts['other']['count']} variables of other layers, "
-        f"{counts['optimizer']['count']} of the optimizer, {counts['metric']['count']} of metrics."
-    )
+    left = [f"{counts[heading]['count']} {name}" for heading, name in OTHERS.items() if counts[heading]["count"]]
+    return f"Variables not in the target: {', '.join(left)}." if left else "Nothing else is in the file."
+
+
+def price_lines(report: Report) -> list[str]:
+    """A word where identities outweigh the layers themselves."""
+    total = sum(entry.source for entry in report.ledgers.values())
+    added = sum(entry.padding + entry.identity for entry in report.ledgers.values())
+    if added <= total:
+        return []
+    return [
+        f"Note: {added / total:.0f} times as many numbers are added; --layout linear adds none and is called alike."
+    ]
 
 
 def report_as_json(report: Report) -> dict[str, Any]:

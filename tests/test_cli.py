@@ -51,26 +51,8 @@ def test_inspect_says_what_is_there(samples):
     text = run("inspect", samples / "six_heads.keras").stdout
     assert ".keras, Keras 3.15.1" in text
     row = next(line for line in text.splitlines() if line.startswith("attention "))
-    assert row.split() == [
-        "attention",
-        "MultiHeadAttention",
-        "6",
-        "4",
-        "4",
-        "4,",
-        "4,",
-        "4",
-        "4",
-        "yes",
-        "float32",
-        "460",
-        "q,",
-        "out",
-        "+1,200",
-        "does",
-        "not",
-        "fit",
-    ]
+    expected = "attention MultiHeadAttention 6 4 4 4 4 yes float32 460 q, out +1,200 does not fit +0"
+    assert row.split() == expected.split()
     assert "Variables: 8 of attention (460 parameters), 0 of other layers" in text
 
 
@@ -119,11 +101,11 @@ def test_optimizer_slots_are_counted_and_are_no_layers(corpus):
 
 def test_convert_verify_and_load(samples, tmp_path):
     text = run("convert", samples / "six_heads.keras", "six.safetensors", cwd=tmp_path).stdout
-    assert "Proven against the Keras formula in NumPy (float64):" in text
-    assert "every bit is that conversion's, none rounded" in text
+    assert "12 comparisons with the Keras formula in NumPy (float64): largest difference " in text
+    assert "every bit as converted, nothing rounded" in text
     assert "Ledger: 460 parameters in = 460 moved + 0 rescaled; 1,660 out with 1,200 identity." in text
     assert [path.name for path in tmp_path.iterdir()] == ["six.safetensors"]
-    assert "Proven against" in run("verify", samples / "six_heads.keras", "six.safetensors", cwd=tmp_path).stdout
+    assert "Proven, " in run("verify", samples / "six_heads.keras", "six.safetensors", cwd=tmp_path).stdout
     assert set(mha_convert.load_modules(tmp_path / "six.safetensors")) == {"attention"}
 
 
@@ -172,6 +154,25 @@ def test_json_report_lists_every_variable(corpus, tmp_path):
     assert all(comparison["passed"] for comparison in document["comparisons"])
 
 
+def test_a_high_price_is_told_with_the_way_out(real, tmp_path):
+    source = real / "juangtz/transformer_classifier.keras"
+    text = run("convert", source, "x.safetensors", cwd=tmp_path).stdout
+    assert "Note: 293 times as many numbers are added; --layout linear adds none and is called alike." in text
+    assert "times as many" not in run("convert", source, "y.safetensors", "--layout", "linear", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("prefix", ["{layer}", "enc.{name", "{name}}"])
+def test_braces_that_mean_nothing_are_refused(samples, tmp_path, prefix):
+    error = run("convert", samples / "six_heads.keras", tmp_path / "x.pt", "--prefix", prefix, code=1).stderr
+    assert "has braces other than {name}" in error
+
+
+@pytest.mark.parametrize("name", ["m.txt", "class.y.py", "my-mod.py"])
+def test_module_files_are_python_modules(samples, tmp_path, name):
+    error = run("convert", samples / "six_heads.keras", tmp_path / "x.pt", "--module", tmp_path / name, code=1).stderr
+    assert "is no name of a Python module" in error and not list(tmp_path.iterdir())
+
+
 def test_unproven_is_said_loudly(samples, tmp_path):
     text = run("convert", samples / "six_heads.keras", "x.safetensors", "--reference", "none", cwd=tmp_path).stdout
     assert "NOT PROVEN" in text
@@ -204,10 +205,7 @@ def test_verify_refuses_another_models_target(samples, golden, tmp_path):
     target = tmp_path / "x.safetensors"
     run("convert", golden / "keras-2.15/square.keras", target)
     run("verify", golden / "keras-2.12/square.keras", target)  # the same weights, written by another Keras
-    assert (
-        "not in the file. Its attention layers are: attention"
-        in run("verify", samples / "six_heads.keras", target, code=1).stderr
-    )
+    assert "holds layer 'attn', which is not in" in run("verify", samples / "six_heads.keras", target, code=1).stderr
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
@@ -239,10 +237,13 @@ def test_explain_answers_with_the_layers_own_numbers(samples):
         "average_attn_weights=False",
         "batch first",
         "(8, 3, 4)",
+        "attention/query_dense/vars/0",
     ):
         assert part in text, part
-    assert "Layer second/attention" not in text
-    assert "Layer second/attention" in run("explain", samples / "encoder.weights.h5").stdout
+    assert "second/attention" not in text
+    whole = run("explain", samples / "encoder.weights.h5").stdout
+    assert "Layer first/attention" in whole and "(the same for second/attention)" in whole
+    assert run("explain", samples / "translator.h5").stdout.count("Traps:") == 2
 
 
 @pytest.mark.parametrize(
@@ -309,7 +310,7 @@ def test_on_a_terminal_tables_are_drawn_and_a_bar_moves(samples, tmp_path):
         text += chunk
     os.close(leader)
     assert process.wait() == 0
-    assert b"\x1b[" in text and b"cross_attention" in text and b"Proven against" in text
+    assert b"\x1b[" in text and b"cross_attention" in text and b"Proven, outputs" in text
 
 
 def test_help_is_complete():

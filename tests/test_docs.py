@@ -45,6 +45,7 @@ def test_examples_run(page, samples, tmp_path):
     for pattern in ("*.keras", "*.h5", "expected.npz"):
         for path in samples.glob(pattern):
             shutil.copyfile(path, tmp_path / path.name)
+    (tmp_path / "samples").symlink_to(samples)  # the README stands beside it
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     result = subprocess.run(
         ["bash", "-c", script(page)],

@@ -76,7 +76,7 @@ def test_without_keras_the_message_says_how_to_get_it(samples, tmp_path, monkeyp
     with pytest.raises(mha_convert.VerificationError) as error:
         mha_convert.convert_file(samples / "six_heads.keras", tmp_path / "x.pt", reference="keras")
     assert str(error.value) == (
-        "Reference keras: Keras is not installed in this Python. Install it with `pip install 'mha-convert[keras]'`, or "
+        "Reference keras: Keras is not installed in this Python. Install it with `pip install keras tensorflow`, or "
         "take --reference numpy."
     )
     assert not list(tmp_path.iterdir())

@@ -27,7 +27,7 @@ ALLOWED = {
     "document": set(),
     "inspection": {"conversion", "document", "layers", "layouts"},
     "report": {"document", "inspection"},
-    "explain": {"conversion", "document", "inspection"},
+    "explain": {"conversion", "document", "inspection", "layouts"},
     "cli": {"document", "explain", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
     "__main__": {"cli"},
     "__init__": {"conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "verification", "writers"},

@@ -14,19 +14,19 @@ from mha_convert.layers import multi_head_attention, survey
 
 MESSAGES = {
     "keras-3.15.1/gqa.keras": (
-        "Layout 'mha' cannot hold this: layer 'grouped_query_attention' has grouped heads: 4 query heads share 2 key and "
+        "No layout holds this: layer 'grouped_query_attention' has grouped heads: 4 query heads share 2 key and "
         "value heads. Grouped heads are not converted yet; repeat the key and value heads by hand."
     ),
     "keras-3.15.1/gate.keras": (
-        "Layout 'mha' cannot hold this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
+        "No layout holds this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
         "by a sigmoid that PyTorch's attention does not have. A gate is not converted yet; port the layer by hand."
     ),
     "keras-3.15.1/sliding.keras": (
-        "Layout 'mha' cannot hold this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
+        "No layout holds this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
         "only. A window is not converted yet; port the layer by hand, with the band as attn_mask."
     ),
     "keras-3.15.1/axes2.keras": (
-        "Layout 'mha' cannot hold this: layer 'multi_head_attention' attends over axes (2,) of an input of rank 4, not "
+        "No layout holds this: layer 'multi_head_attention' attends over axes (2,) of an input of rank 4, not "
         "over the one time axis (1,) of rank 3. Other axes are not converted yet; bring the attended axis to the middle "
         "by a reshape in your own code."
     ),

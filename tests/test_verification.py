@@ -11,7 +11,7 @@ import mha_convert
 from mha_convert.errors import VerificationError
 from mha_convert.verification import verify
 from mha_convert.verification.cases import cases
-from mha_convert.verification.formula import Inputs, attention, float32_effect, rounding_effect
+from mha_convert.verification.formula import FLOAT32, FLOAT64, Inputs, arithmetic_effect, attention, rounding_effect
 from mha_convert.writers import StoredTarget
 from mha_convert.writers.torch_file import as_tensor
 
@@ -242,9 +242,63 @@ def test_no_row_of_any_mask_is_empty():
     assert calls[0].inputs.query.shape[1] != calls[0].inputs.key.shape[1]
 
 
-def test_float32_effect_is_small_but_not_nothing():
+@pytest.mark.parametrize(("unit", "low", "high"), [(FLOAT32, 1e-8, 1e-4), (FLOAT64, 1e-17, 1e-12)])
+def test_the_room_for_honest_arithmetic_is_small_but_not_nothing(unit, low, high):
     layer = make_layer(CASES[0], dtype="float64")
     arrays = arrays_of(layer)
     inputs = cases(layer, arrays)[0].inputs
-    effect = float32_effect(arrays, inputs).output.max() / np.abs(attention(arrays, inputs).output).max()
-    assert 1e-8 < effect < 1e-4
+    effect = arithmetic_effect(arrays, inputs, inside=unit, outside=FLOAT64).output.max()
+    assert low < effect / np.abs(attention(arrays, inputs).output).max() < high
+
+
+def proven(layer, **options):
+    plan = mha_convert.plan([layer], **options)
+    return verify(plan, in_memory({t.key: as_tensor(t.read()) for t in mha_convert.convert(plan)}))
+
+
+def scaled(layer, **factors):
+    """The layer with some arrays multiplied."""
+    for name, factor in factors.items():
+        role, kind = name.split("_")
+        getattr(getattr(layer, role), kind).read()[...] *= factor
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("factors", "options"),
+    [
+        ({"query_bias": 1e3, "key_bias": 1e3}, {}),
+        ({"query_bias": 1e4, "key_bias": 1e4}, {}),
+        ({"query_bias": 300, "key_bias": 300}, {"dtype": "bfloat16"}),
+        ({"query_kernel": 1e6, "key_kernel": 1e6, "value_kernel": 1e6, "output_kernel": 1e6}, {}),
+        ({"query_kernel": 1e-12, "key_kernel": 1e-12, "query_bias": 1e-12}, {"dtype": "float16"}),
+        ({"query_kernel": 0, "key_kernel": 0, "query_bias": 0, "key_bias": 0}, {}),
+        ({"value_kernel": 0, "value_bias": 0, "output_bias": 0}, {}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_odd_weights_are_proven_and_never_by_an_infinite_bound(factors, options, dtype):
+    case = next(case for case in CASES if case.id == "value larger")  # rescaled, so that something is rounded
+    proof = proven(scaled(make_layer(case, dtype=dtype), **factors), **options)
+    assert all(np.isfinite(comparison.bound) for comparison in proof.comparisons)
+
+
+def test_heads_that_cancel_are_proven():
+    """The true output is zero: no relative error can be asked for."""
+    layer = make_layer(CASES[0], dtype="float64")
+    for role in ("query", "key", "value"):
+        for array in (getattr(layer, role).kernel.read(), getattr(layer, role).bias.read()):
+            array[..., 1::2, :] = array[..., ::2, :]
+    kernel = layer.output.kernel.read()
+    kernel[1::2] = -kernel[::2]
+    layer.output.bias.read()[...] = 0
+    assert all(comparison.passed for comparison in proven(layer).comparisons)
+
+
+def test_a_layer_of_mixed_dtypes_loses_nothing():
+    layer = make_layer(CASES[0])
+    half = make_layer(CASES[0], dtype="float16")
+    mixed = replace(layer, query=half.query)
+    assert mixed.dtype == "float32"
+    assert not any(tensor.rounded for tensor in proven(mixed).stored)
+    assert any(tensor.rounded for tensor in proven(mixed, dtype="float16").stored)

@@ -148,6 +148,7 @@ def test_a_description_that_names_another_class_is_refused(samples, tmp_path):
     evil = json.dumps(
         {
             "form": 1,
+            "source": "x",
             "layout": "mha",
             "placement": "projected",
             "dtype": None,

@@ -48,19 +48,22 @@ def survey(checkpoint: Checkpoint) -> Findings:
     Raises:
         LayerError: the arrays of a layer contradict its configuration.
     """
-    found = list(visit(checkpoint.root, ()))
-    layers = merged([item for item in found if isinstance(item, AttentionLayer)])
+    found = visit(checkpoint.root, ())
+    layers = [item for item in found if isinstance(item, AttentionLayer)]
+    layers = merged(layers) if checkpoint.repeats_shared_layers else layers
     lookalikes = tuple(item for item in found if isinstance(item, Lookalike))
     return Findings(with_unique_names(layers), lookalikes)
 
 
 def visit(group: Group, ancestors: tuple[Group, ...]) -> list[AttentionLayer | Lookalike]:
-    """Findings at and below ``group``, in order."""
-    for layer_type in LAYER_TYPES:
-        found = layer_type.match(group, ancestors)
-        if found is not None:
-            return [found]
+    """Findings at and below ``group``, in order; what is no attention layer itself may hold one."""
+    matches = (layer_type.match(group, ancestors) for layer_type in LAYER_TYPES)
+    found: AttentionLayer | Lookalike | None = next((match for match in matches if match is not None), None)
+    if isinstance(found, AttentionLayer):
+        return [found]
     below = [item for child in group.children.values() for item in visit(child, (*ancestors, group))]
+    if found:
+        return [found, *(item for item in below if isinstance(item, AttentionLayer) or item.blocking)]
     other = None if below else hand_written.match_by_name(group)
     return [other] if other else below
 
@@ -75,16 +78,24 @@ def merged(layers: list[AttentionLayer]) -> list[AttentionLayer]:
 
 
 def is_same_layer(layer: AttentionLayer, other: AttentionLayer) -> bool:
-    """The same name under another model, the same configuration, and the same bytes."""
-    own, its = replace(layer, name="", path=""), replace(other, name="", path="")
-    same_name = layer.name.rpartition("/")[2] == other.name.rpartition("/")[2] and layer.has_config
-    if not same_name or own.attention_axes != its.attention_axes or own.dropout != its.dropout:
+    """One name, in a model and in a model inside it, one configuration, and the same bytes."""
+    (owner, name), (its_owner, its_name) = (split(item.name) for item in (layer, other))
+    shorter, longer = sorted((owner, its_owner), key=len)
+    if not layer.has_config or name != its_name or shorter == longer or longer[: len(shorter)] != shorter:
+        return False
+    if (layer.attention_axes, layer.dropout) != (other.attention_axes, other.dropout):
         return False
     pairs = list(zip(layer.variables, other.variables, strict=False))
     same_form = len(layer.variables) == len(other.variables) and all(
         (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs
     )
     return same_form and all(a.read().tobytes() == b.read().tobytes() for a, b in pairs)
+
+
+def split(name: str) -> tuple[list[str], str]:
+    """The models around a layer, and its own name."""
+    *owner, last = name.split("/")
+    return owner, last
 
 
 def with_unique_names(layers: list[AttentionLayer]) -> tuple[AttentionLayer, ...]:

@@ -19,11 +19,15 @@ TRIPLES = (
     ("w_q", "w_k", "w_v"),
     ("q", "k", "v"),
 )
+MODELS = ("Functional", "Sequential", "Model")
 PLAIN_VARIABLES = {"kernel", "bias", "gamma", "beta", "0", "1"}
 
 
 def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
     """A query, a key and a value kernel of rank 2 side by side."""
+    is_model = group.config is not None and group.config.class_name in MODELS
+    if not ancestors or is_model:
+        return None  # layers of a model, not the parts of one layer
     kernels = {name.lower().lstrip("_"): variable for name, variable in matrices(group).items()}
     for triple in TRIPLES:
         if all(name in kernels for name in triple):
@@ -64,7 +68,7 @@ def match_by_name(group: Group) -> Lookalike | None:
         kind=printable(group.config.title if group.config else "attention by name"),
         reason=f"its arrays are not the four kernels of MultiHeadAttention: {shapes}{more}",
         next_step="Port this layer by hand",
-        blocking=False,
+        blocking=name == "MultiHeadAttention" and group.config is not None and group.config.registered_name is None,
         variables=variables,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..datatypes import AttentionLayer, Group, LayerConfig, Lookalike, Projection, Variable
 from ..errors import LayerError, printable
-from .other_mathematics import computes_more
+from .other_mathematics import NEXT_STEP, computes_more
 
 # Sub-layer names: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
 ROLES = {
@@ -23,6 +23,17 @@ WITHOUT_WEIGHTS = ("_softmax", "_dropout_layer", "softmax", "dropout")
 KERNEL, BIAS = ("kernel", "0"), ("bias", "1")
 PLAIN_CLASSES = ("MultiHeadAttention", "CachedMultiHeadAttention")  # the latter KerasHub's, the same formula
 GROUPED_CLASSES = ("GroupedQueryAttention", "GroupQueryAttention")
+# Keras' own classes that a swapped name or configuration could put in the place of attention.
+OTHER_CLASSES = (
+    "Dense",
+    "EinsumDense",
+    "InputLayer",
+    "Embedding",
+    "LayerNormalization",
+    "Dropout",
+    "Add",
+    "Activation",
+)
 MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
 # What the configuration calls each size, for both classes.
 CONFIG_SIZES = {
@@ -44,7 +55,12 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     if not all(role in parts for role in INNER) or not any(is_kernel(parts[role]) for role in INNER):
         return None
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
-    problem = incomplete(parts) or narrowed(parts) or computes_more(group, ancestors, known_children())
+    problem = (
+        renamed(group, parts)
+        or incomplete(parts)
+        or narrowed(parts)
+        or computes_more(group, ancestors, known_children())
+    )
     projections = {} if problem else {role: projection(part) for role, part in parts.items()}
     problem = problem or disagreement(projections)
     if problem:
@@ -92,6 +108,18 @@ def projection(part: Group) -> Projection:
     return Projection(kernel, pick(part, BIAS))
 
 
+def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
+    """In the v3 layout (variables by number) Keras' own sub-layers are never called just ``query``."""
+    plain = [role for role in INNER if role in group.children and parts[role] is group.children[role]]
+    if not plain or all("kernel" in parts[role].variables for role in plain):
+        return None
+    return (
+        f"its projections are called {', '.join(plain)}, not {ROLES['query'][0]} as in Keras' own class: it is another "
+        "class, and what it computes cannot be seen",
+        NEXT_STEP,
+    )
+
+
 def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
     """Projections that this file does not hold."""
     missing = [role for role in (*INNER, "output") if role not in parts or pick(parts[role], KERNEL) is None]
@@ -112,6 +140,8 @@ def narrowed(parts: Mapping[str, Group]) -> tuple[str, str] | None:
             )
         if extra or (kernel and not is_float(kernel.dtype)) or any("int" in v.dtype for v in part.variables.values()):
             names = ", ".join(f"{printable(name)} {v.dtype}" for name, v in part.variables.items())
+            if kernel and not extra and "int" not in kernel.dtype:
+                return f"its {role} is stored as {names}", "Save the model with float weights"
             return f"its {role} is quantized ({names})", "Save the model before model.quantize()"
     return None
 
@@ -222,15 +252,11 @@ def is_foreign(registered_name: str | None) -> bool:
 
 def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
     """Refuse a layer whose configuration and arrays differ: one of them is not this layer's."""
-    settings = config.settings if config else {}
-    facts = [
-        f"{name} is {printable(settings[key])} in the configuration, {getattr(layer, name)} in the arrays"
-        for name, keys in CONFIG_SIZES.items()
-        for key in keys
-        if is_size(settings.get(key)) and settings[key] != getattr(layer, name)
-    ]
-    if settings.get("use_gate") is True and layer.gate is None:
-        facts.append("use_gate is True in the configuration, but the arrays have no gate kernel")
+    if config is None:
+        return
+    facts = [*contradictions(layer, config.settings), *odd_forms(config.settings), *wrong_widths(layer, config)]
+    if config.class_name in OTHER_CLASSES and config.registered_name is None:
+        facts.append(f"its class is {config.class_name} in the configuration, but the arrays are those of {layer.kind}")
     if facts:
         raise LayerError(
             f"Layer '{printable(layer.name)}': {'; '.join(facts)}. "
@@ -238,6 +264,34 @@ def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
         )
 
 
-def is_size(value: Any) -> bool:
-    """Whether the configuration says something that can be compared."""
-    return isinstance(value, int)
+def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Sizes of which configuration and arrays say different things."""
+    for name, keys in CONFIG_SIZES.items():
+        for key in keys:
+            if settings.get(key) is not None and settings[key] != getattr(layer, name):
+                yield f"{name} is {printable(settings[key])} in the configuration, {getattr(layer, name)} in the arrays"
+    if settings.get("use_gate") and layer.gate is None:
+        yield "use_gate is set in the configuration, but the arrays have no gate kernel"
+    shape = settings.get("output_shape")
+    shape = [shape] if isinstance(shape, int) else shape.get("items") if isinstance(shape, dict) else shape
+    if shape and list(shape) != list(layer.output_shape):
+        yield f"output_shape is {printable(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
+
+
+def odd_forms(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Facts in a form that Keras does not write, which must not be taken for absent."""
+    window, rate = settings.get("sliding_window"), settings.get("dropout")
+    if settings.get("attention_axes") is not None and axes(settings["attention_axes"]) is None:
+        yield f"attention_axes {printable(settings['attention_axes'])} is no list of integers"
+    if window is not None and not (isinstance(window, int) and window > 0):
+        yield f"sliding_window {printable(window)} is no positive integer"
+    if rate is not None and not (isinstance(rate, (int, float)) and 0 <= rate <= 1):
+        yield f"dropout {printable(rate)} is not between 0 and 1"
+
+
+def wrong_widths(layer: AttentionLayer, config: LayerConfig) -> Iterator[str]:
+    """Widths of the inputs that the layer was built for, against the kernels'."""
+    for role, width in config.input_widths.items():
+        if width != getattr(layer, f"{role}_features"):
+            actual = getattr(layer, f"{role}_features")
+            yield f"the {role} input is {width} wide in the configuration, {actual} in the arrays"

@@ -9,7 +9,22 @@ from typing import Protocol
 from ..datatypes import AttentionLayer, LayerPlan, Plan
 from ..errors import LayoutError, printable
 from . import linear, mha
+from ._patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from ._refusals import Refusal
+
+__all__ = [
+    "BIAS",
+    "DTYPES",
+    "LAYOUTS",
+    "OUTPUT_BIAS",
+    "OUTPUT_WEIGHT",
+    "PLACEMENTS",
+    "WEIGHT",
+    "Layout",
+    "plan",
+    "refusals",
+    "selection",
+]
 
 
 class Layout(Protocol):
@@ -26,6 +41,7 @@ LAYOUTS: tuple[Layout, ...] = (mha, linear)
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 PLACEMENTS = mha.PLACEMENTS
 NAME_FIELD = "{name}"
+MOST_ADDED = 1 << 30  # 4 GB in float32
 
 
 def plan(
@@ -56,6 +72,7 @@ def plan(
     refuse([(layer, refusals(layer, layout)) for layer in layers], layout)
     plans = tuple(chosen.lay_out(layer, placement, key_prefix(layer.name, prefix)) for layer in layers)
     check_unique(plans)
+    check_price(plans)
     return Plan(layout=layout, placement=placement, dtype=dtype, layers=plans)
 
 
@@ -85,7 +102,9 @@ def refuse(found: list[tuple[AttentionLayer, tuple[Refusal, ...]]], layout: str)
     fitting = [layer.name for layer, reasons in found if not reasons]
     if fitting:
         steps.append(f"To convert the rest, give {selection(fitting)}")
-    raise LayoutError(f"Layout '{layout}' cannot hold this: {'; '.join(facts)}. {'. '.join(steps)}.")
+    nowhere = all(refusals(layer, module.NAME) for layer, reasons in found if reasons for module in LAYOUTS)
+    subject = "No layout holds" if nowhere else f"Layout '{layout}' cannot hold"
+    raise LayoutError(f"{subject} this: {'; '.join(facts)}. {'. '.join(steps)}.")
 
 
 def selection(names: Sequence[str]) -> str:
@@ -96,8 +115,21 @@ def selection(names: Sequence[str]) -> str:
 
 def key_prefix(name: str, prefix: str | None) -> str:
     """What stands before the keys of a layer: ``""`` or text that ends with a dot."""
-    text = (NAME_FIELD if prefix is None else prefix).replace(NAME_FIELD, name.replace("/", "."))
-    return text if not text or text.endswith(".") else f"{text}."
+    template = NAME_FIELD if prefix is None else prefix
+    if set("{}") & set(template.replace(NAME_FIELD, "")):
+        raise LayoutError(
+            f"Prefix '{printable(template)}': has braces other than {NAME_FIELD}. Give {NAME_FIELD} for the name."
+        )
+    text = template.replace(NAME_FIELD, name.replace("/", "."))
+    if not text:
+        return text
+    path = text.removesuffix(".")
+    if not all(path.split(".")) or not path.isprintable() or path != path.encode("utf-8", "replace").decode():
+        raise LayoutError(
+            f"Layer '{printable(name)}': its keys would begin with '{printable(text)}', which no module of PyTorch can "
+            "be called. Convert it with --layer and another --prefix."
+        )
+    return f"{path}."
 
 
 def check_unique(plans: Sequence[LayerPlan]) -> None:
@@ -112,3 +144,14 @@ def check_unique(plans: Sequence[LayerPlan]) -> None:
                     f"Convert one of them with --layer, or give a --prefix with {NAME_FIELD} in it."
                 )
             owners[key] = name
+
+
+def check_price(plans: Sequence[LayerPlan]) -> None:
+    """Refuse an identity that would fill the memory and means nothing."""
+    for item in plans:
+        added = sum(piece.step == "identity" for rule in item.rules for piece in rule.pieces) * item.embed_dim**2
+        if added > MOST_ADDED:
+            raise LayoutError(
+                f"Layer '{printable(item.layer.name)}': nn.MultiheadAttention would need identities of {added:,} "
+                f"numbers for {item.layer.parameters:,} parameters. Give --layout linear, which adds none."
+            )

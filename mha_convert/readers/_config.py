@@ -55,6 +55,7 @@ def layer_config(entry: Json) -> LayerConfig:
         registered_name=registered if isinstance(registered, str) and ">" in registered else None,
         settings=settings,
         input_rank=input_rank(entry),
+        input_widths=input_widths(entry),
         call_options=call_options(entry.get("inbound_nodes")),
     )
 
@@ -68,12 +69,27 @@ def input_rank(entry: Json) -> int | None:
         build.get("input_shape"),
         first_tensor_shape(entry.get("inbound_nodes")),
     )
-    for shape in shapes:
-        if isinstance(shape, dict):  # {"class_name": "TensorShape" or "__tuple__", "items": [...]}
-            shape = shape.get("items")
-        if isinstance(shape, (list, tuple)) and all(size is None or isinstance(size, int) for size in shape):
-            return len(shape)
+    return next((len(shape) for shape in map(as_shape, shapes) if shape is not None), None)
+
+
+def as_shape(shape: Any) -> list[int | None] | None:
+    """A shape in any form that Keras wrote: a list, or ``{"class_name": "TensorShape" or "__tuple__", "items": …}``."""
+    if isinstance(shape, dict):
+        shape = shape.get("items")
+    if isinstance(shape, (list, tuple)) and all(size is None or isinstance(size, int) for size in shape):
+        return list(shape)
     return None
+
+
+def input_widths(entry: Json) -> dict[str, int]:
+    """Last axis of the query, key and value inputs that attention was built for."""
+    settings = mapping(entry.get("config"))
+    built = mapping(mapping(entry.get("build_config")).get("shapes_dict"))
+    found = {
+        role: as_shape(settings.get(f"{role}_shape") or built.get(f"{role}_shape"))
+        for role in ("query", "key", "value")
+    }
+    return {role: shape[-1] for role, shape in found.items() if shape and shape[-1] is not None}
 
 
 def first_tensor_shape(nodes: Any) -> Any:

@@ -90,9 +90,15 @@ class Hdf5Image:
             ) from error
 
     def stream(self) -> io.RawIOBase | io.BytesIO:
-        """The bytes of the image, seekable."""
+        """The bytes of the image, seekable; a window beyond the file's end is refused."""
         if self.content is not None:
             return io.BytesIO(self.content)
+        size = self.path.stat().st_size
+        if self.start + self.length > size:
+            raise ReadError(
+                f"{self.path}: its weights would end at byte {self.start + self.length}, but the file has {size}. "
+                "The file is damaged; copy or download it again."
+            )
         return FileWindow(self.path, self.start, self.length)
 
     @property

@@ -60,7 +60,8 @@ def assign(
         version: of the Keras that saved.
     """
     entries = container_entries(model)
-    by_name = {layer_config(entry).name: entry for entry in entries}
+    names = Counter(layer_config(entry).name for entry in entries)
+    by_name = {layer_config(entry).name: entry for entry in entries if names[layer_config(entry).name] == 1}
     if named:
         return {group: by_name[name] for group, name in named.items() if name in by_name}
     return by_counting(entries, groups, set(weighted), version)
@@ -71,7 +72,8 @@ def by_counting(
 ) -> dict[str, Json]:
     """The groups' entries where the file does not name them."""
     twice = between(version, WEIGHTED_LAYERS_COUNT_TWICE)
-    entries = without_visited(entries, groups) if between(version, VISITED_LAYERS_DO_NOT_COUNT) else entries
+    if between(version, VISITED_LAYERS_DO_NOT_COUNT):
+        entries = countable(without_visited(entries, groups), groups)
     used: Counter[str] = Counter()
     found: dict[str, Json] = {}
     for entry in entries:
@@ -83,10 +85,25 @@ def by_counting(
     return found
 
 
+def countable(entries: list[Json], groups: Iterable[str]) -> list[Json]:
+    """Entries of those classes that have as many groups as entries.
+
+    Where a layer is an attribute of the model as well, Keras stored it there and counted on without it: which one is
+    missing cannot be told, so layers of its class keep the groups' names.
+    """
+    stems, present = Counter(map(stem_of, entries)), stem_counts(groups)
+    return [entry for entry in entries if stems[stem_of(entry)] == present[stem_of(entry)]]
+
+
+def stem_counts(groups: Iterable[str]) -> Counter[str]:
+    """Number of groups by what they are called before the counter."""
+    return Counter(re.sub(r"_\d+$", "", group) for group in groups)
+
+
 def without_visited(entries: list[Json], groups: Mapping[str, Any]) -> list[Json]:
     """Leave out layers that a nested model shares with this one, where the file has no group for them here."""
     stems = Counter(map(stem_of, entries))
-    present = Counter(re.sub(r"_\d+$", "", group) for group in groups)
+    present = stem_counts(groups)
     visited: set[tuple[str, str]] = set()
     kept = []
     for entry in entries:

@@ -124,7 +124,7 @@ class Namer:
         groups: dict[str, Group] = {}
         for key in sorted(node.children, key=lambda group: (order.get(group, len(order)), natural(group))):
             child, entry = node.children[key], entries.get(key, {})
-            own_name = layer_config(entry).name if entry else self.label(key, child, outermost)
+            own_name = (layer_config(entry).name if entry else "") or self.label(key, child, outermost)
             full_name = f"{name}/{own_name}".lstrip("/")
             inner = outermost and (bool(child_layers(entry)) or (not entry and is_model(child)))
             groups[f"{path}/{key}"] = self.group(child, f"{path}/{key}", full_name, entry, outermost=inner)

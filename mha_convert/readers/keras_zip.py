@@ -2,6 +2,8 @@
 
 import struct
 import zipfile
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 from ..datatypes import Checkpoint
@@ -13,6 +15,7 @@ from ._v3_layout import read_weights
 FORMAT = "keras"
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 MAX_JSON = 32 << 20
+CHUNK = 16 << 20
 MAX_RATIO = 1100  # deflate cannot do better than 1032:1
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # PKWARE APPNOTE 4.3.7
 
@@ -35,6 +38,9 @@ def read(path: Path) -> Checkpoint:
             names = archive.namelist()
             if names.count(WEIGHTS) != 1:
                 raise ReadError(f"{path}: {missing_weights(names)}")
+            if names.count(CONFIG) != 1:
+                raise ReadError(f"{path}: holds '{CONFIG}' {names.count(CONFIG)} times, expected once. Save it again.")
+            checksum = archive.getinfo(WEIGHTS).CRC
             config = parse_json(small_member(archive, CONFIG, path), path, CONFIG)
             metadata = parse_json(small_member(archive, METADATA, path), path, METADATA) if METADATA in names else {}
             image = weights_image(archive, path)
@@ -44,7 +50,22 @@ def read(path: Path) -> Checkpoint:
             "The file is damaged; copy or download it again."
         ) from error
     version = metadata.get("keras_version")
-    return read_weights(image, format=FORMAT, keras_version=version if isinstance(version, str) else None, model=config)
+    checkpoint = read_weights(
+        image, format=FORMAT, keras_version=version if isinstance(version, str) else None, model=config
+    )
+    return replace(checkpoint, check=lambda: check_weights(image, checksum))
+
+
+def check_weights(image: Hdf5Image, checksum: int) -> None:
+    """The weights are the bytes that were zipped; zipfile would check it, a memory map does not."""
+    found = 0
+    for start in range(0, image.length, CHUNK):
+        found = zlib.crc32(image.bytes[start : start + CHUNK].data, found)
+    if found != checksum:
+        raise ReadError(
+            f"{image.path}: {WEIGHTS} has checksum {found:08x}, the zip says {checksum:08x}. "
+            "The file is damaged; copy or download it again."
+        )
 
 
 def missing_weights(names: list[str]) -> str:

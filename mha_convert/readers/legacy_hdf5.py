@@ -50,6 +50,7 @@ def read(path: Path) -> Checkpoint:
         has_config=model is not None,
         root=Tree(model or {}).build(found),
         others=others,
+        repeats_shared_layers=True,
         notes=tuple(hidden_masks(model or {}, version_of(version))),
     )
 
@@ -140,18 +141,19 @@ class Tree:
         for start in range(len(scopes)):
             for end in range(start + 1, len(scopes) + 1):
                 if "/".join(scopes[start:end]) == layer:
-                    return self.nested(layer, tuple(scopes[end:]))
-        return self.nested(layer, tuple(scopes))
+                    return self.nested((layer,), tuple(scopes[end:]))
+        return self.nested((layer,), tuple(scopes))
 
-    def nested(self, layer: str, inner: LayerPath) -> LayerPath:
-        """``(layer, *path through nested models, *inner)``."""
-        for length in range(len(inner), 0, -1):
-            matches = [
-                path for path in self.entries if path[0] == layer and len(path) > 1 and path[-1] == inner[length - 1]
-            ]
-            if len(matches) == 1 and not child_layers(self.entries[matches[0]]):
-                return (*matches[0], *inner[length:])
-        return (layer, *inner)
+    def nested(self, base: LayerPath, inner: LayerPath) -> LayerPath:
+        """``(*base, *models on the way, *inner)``: the layer called ``inner[0]`` somewhere below ``base``."""
+        if not inner:
+            return base
+        below = [path for path in self.entries if path[: len(base)] == base and path[-1] == inner[0] and path != base]
+        found = [path for path in below if self.entries[path].get("class_name") != "InputLayer"]
+        if len(found) != 1:
+            return (*base, *inner)
+        is_model = bool(child_layers(self.entries[found[0]]))
+        return self.nested(found[0], inner[1:]) if is_model else (*found[0], *inner[1:])
 
 
 def common_place(paths: list[str]) -> str:

@@ -109,7 +109,7 @@ def rounding_effect(arrays: Mapping[str, Array], inputs: Inputs, dtypes: Mapping
     shift = np.sum([raw_scores(a, b) for a, b in cross], axis=0)
     weights = softmax(masked(raw_scores(heads[0], heads[1]), inputs.attends))
     largest = masked(shift, inputs.attends).max(-1, keepdims=True)
-    weight_shift = weights * np.expm1(2 * largest)
+    weight_shift = grown(weights, largest)
     context = np.einsum("bhts,bshv->bthv", weights, near["value"])
     context_shift = np.einsum("bhts,bshv->bthv", weight_shift, near["value"] + far["value"])
     context_shift += np.einsum("bhts,bshv->bthv", weights, far["value"])
@@ -119,24 +119,44 @@ def rounding_effect(arrays: Mapping[str, Array], inputs: Inputs, dtypes: Mapping
     return Result(output=output + moved.get("output.bias", 0.0), scores=weight_shift)
 
 
-def float32_effect(arrays: Mapping[str, Array], inputs: Inputs) -> Result:
-    """How far a result can be off when everything between the projections is computed in float32.
+def grown(weights: Array, largest: Array) -> Array:
+    """How far weights move when scores of their row move by at most ``largest``; none moves by more than 1."""
+    return np.minimum(weights * np.expm1(np.minimum(2 * largest, 700.0)), 1.0)
 
-    That is what genuine Keras does in a float64 layer: it rounds ``1/sqrt(key_dim)`` to float32, and where it calls a
-    fused kernel it casts the heads, too (measured with Keras 3.15.1 on TensorFlow and torch). The textbook bound: a
-    sum of ``n`` products is off by at most ``(n + 2) u`` of the sum of their sizes.
+
+def arithmetic_effect(arrays: Mapping[str, Array], inputs: Inputs, *, inside: float, outside: float) -> Result:
+    """How far a result can be off by the rounding of each operation; the textbook bound.
+
+    A sum of ``n`` products is off by at most ``(n + 2) u`` of the sum of their sizes.
+
+    Args:
+        arrays: Keras' arrays in float64.
+        inputs: of the call.
+        inside: unit roundoff ``u`` of what happens between the projections.
+        outside: of the projections.
     """
-    unit = 2.0 ** -FORMATS["float32"][0]
+    size = {name: np.abs(array) for name, array in arrays.items()}
     query, key, value = projected(arrays, inputs)
-    key_dim, key_length = query.shape[-1], key.shape[1]
+    largest_heads = dict(zip(("query", "key", "value"), projected(size, absolute(inputs)), strict=True))
+    near = {role: np.abs(array) for role, array in zip(largest_heads, (query, key, value), strict=True)}
+    far = {role: array * (arrays[f"{role}.kernel"].shape[0] + 3) * outside for role, array in largest_heads.items()}
+    key_length, key_dim = key.shape[1], query.shape[-1]
     weights = softmax(masked(raw_scores(query, key), inputs.attends))
-    shift = raw_scores(np.abs(query), np.abs(key)) * (key_dim + 4) * unit
+    shift = raw_scores(near["query"], near["key"]) * (key_dim + 4) * inside
+    shift = shift + raw_scores(near["query"], far["key"]) + raw_scores(far["query"], near["key"] + far["key"])
     largest = masked(shift, inputs.attends).max(-1, keepdims=True)
-    weight_shift = weights * (np.expm1(2 * largest) + (key_length + 4) * unit)
-    near = weight_shift + weights * (key_length + 2) * unit
-    context_shift = np.einsum("bhts,bshv->bthv", near, np.abs(value))
-    output = np.einsum("bthv,hv...->bt...", context_shift, np.abs(arrays["output.kernel"]), optimize=True)
-    return Result(output=output, scores=weight_shift)
+    weight_shift = grown(weights, largest) + weights * (key_length + 4) * inside
+    moved = np.einsum(
+        "bhts,bshv->bthv", weight_shift + weights * (key_length + 2) * inside, near["value"] + far["value"]
+    )
+    moved += np.einsum("bhts,bshv->bthv", weights, far["value"])
+    context = np.einsum("bhts,bshv->bthv", weights, near["value"])
+    terms = query.shape[2] * value.shape[-1] + 3
+    output = np.einsum("bthv,hv...->bt...", moved + context * terms * outside, size["output.kernel"], optimize=True)
+    return Result(output=output + size.get("output.bias", 0.0) * terms * outside, scores=weight_shift)
+
+
+FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53
 
 
 def roundoff(size: Array, dtype: str | None) -> Array:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from ..errors import VerificationError, printable
 from .cases import Case
 from .formula import Result
 
-INSTALL = "Install it with `pip install 'mha-convert[keras]'`, or take --reference numpy"
+INSTALL = "Install it with `pip install keras tensorflow`, or take --reference numpy"
 
 
 class GenuineKeras:
@@ -67,7 +68,7 @@ class GenuineKeras:
         line = process.stdout.readline()
         if not line:
             self.messages.seek(0)
-            said = [text.strip() for text in self.messages if text.strip()]
+            said = [text.strip() for text in self.messages if re.match(r"\w*(\.\w+)*(Error|Exception)\b", text)]
             raise VerificationError(
                 f"Reference keras: the Keras process ended: {printable(said[-1] if said else process.wait())}. "
                 f"{INSTALL}."

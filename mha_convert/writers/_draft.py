@@ -54,7 +54,7 @@ def commit(path: Path, final: Path, *, overwrite: bool) -> None:
 
 def synchronise(path: Path) -> None:
     """Wait until the disk has it."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

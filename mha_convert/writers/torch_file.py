@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..datatypes import Array, Tensor
-from ..errors import ReadError, printable
+from ..errors import ReadError
 
 if TYPE_CHECKING:
     import torch
@@ -71,9 +71,9 @@ def open_target(path: Path) -> "StoredTarget":
             warnings.simplefilter("ignore")
             state = torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        fact = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
         raise ReadError(
-            f"{path}: is no state_dict that torch.load(weights_only=True) reads: {fact}. Convert again."
+            f"{path}: is no state_dict that torch.load(weights_only=True) reads ({type(error).__name__}): it holds a "
+            "whole pickled module, or is damaged. Convert again."
         ) from error
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise ReadError(f"{path}: holds {type(state).__name__}, expected a plain state_dict of tensors. Convert again.")
