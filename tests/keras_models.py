@@ -96,7 +96,77 @@ def pair():
     return keras.Model(x, Pair(name="pair")(x))
 
 
-MODELS = (shared_nested, shared_nested_then_another, tied_submodel, vit, same_name_in_two_models, odd_names, pair)
+def twins():
+    """Two nested models of one architecture, with the same weights: two layers, not one."""
+    x = keras.Input((5, 8))
+    nested = []
+    for name in ("online", "target"):
+        inside = keras.Input((5, 8))
+        nested.append(keras.Model(inside, attention(2, 4, name="attn")(inside, inside), name=name))
+    return keras.Model(x, nested[0](x) + nested[1](x))
+
+
+def nested_inputs():
+    """A nested model whose inputs are called query, key and value, and a Dense called query."""
+    query, key, value = (keras.Input((5, 8), name=name) for name in ("query", "key", "value"))
+    h = attention(2, 4, name="attn")(layers.Dense(8, name="query_dense")(query), value, key)
+    nested = keras.Model([query, key, value], h, name="enc")
+    x = keras.Input((5, 8))
+    return keras.Model(x, attention(2, 4, name="top")(nested([x, x, x]), x))
+
+
+def dense_query_key_value():
+    """Layers of the model itself with the names of projections."""
+    x = keras.Input((5, 8))
+    query, key, value = (layers.Dense(8, name=name)(x) for name in ("query", "key", "value"))
+    return keras.Model(x, attention(2, 4, name="attn")(query, value, key))
+
+
+@keras.saving.register_keras_serializable("tests")
+class DenseBlock(layers.Layer):
+    """Dense layers called query, key and value beside a genuine attention layer."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.query, self.key, self.value = layers.Dense(8), layers.Dense(8), layers.Dense(8)
+        self.mha = attention(2, 4)
+
+    def call(self, x):
+        """As people write it."""
+        return self.mha(self.query(x), self.value(x), self.key(x))
+
+
+def dense_block():
+    """The block in a functional model."""
+    x = keras.Input((5, 8))
+    return keras.Model(x, DenseBlock(name="block")(x))
+
+
+@keras.saving.register_keras_serializable("tests")
+class Sigmoid(layers.Layer):
+    """Four EinsumDense with the names of projections, and another formula."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        for name in ("query", "key", "value"):
+            setattr(self, name, layers.EinsumDense("btf,fhd->bthd", (None, 2, 4), bias_axes="hd", name=name))
+        self.attention_output = layers.EinsumDense("bthd,hdf->btf", (None, 8), bias_axes="f", name="attention_output")
+
+    def call(self, x):
+        """No softmax, no scale."""
+        scores = keras.ops.sigmoid(keras.ops.einsum("bthd,bshd->bhts", self.query(x), self.key(x)))
+        return self.attention_output(keras.ops.einsum("bhts,bshd->bthd", scores, self.value(x)))
+
+
+def sigmoid():
+    """The custom layer in a functional model."""
+    x = keras.Input((5, 8))
+    return keras.Model(x, Sigmoid(name="mine")(x))
+
+
+MODELS = (
+    twins, nested_inputs, dense_query_key_value, dense_block, sigmoid, shared_nested, shared_nested_then_another, tied_submodel, vit, same_name_in_two_models, odd_names, pair,
+)  # fmt: skip
 
 
 def main(folder: Path) -> None:
@@ -108,6 +178,8 @@ def main(folder: Path) -> None:
         random = np.random.default_rng(number)
         for weight in model.weights:
             weight.assign(0.4 * random.standard_normal(weight.shape))
+        if make is twins:
+            model.get_layer("target").set_weights(model.get_layer("online").get_weights())
         model.save(folder / f"{make.__name__}.keras")
         model.save_weights(folder / f"{make.__name__}.weights.h5")
         try:
@@ -116,7 +188,7 @@ def main(folder: Path) -> None:
             (folder / f"{make.__name__}.h5").unlink(missing_ok=True)
             assert "name already exists" in str(error)
         kernels = [layer for layer in model._flatten_layers() if isinstance(layer, layers.MultiHeadAttention)]
-        counts[make.__name__] = np.stack([np.sort(layer.get_weights()[0].ravel())[0] for layer in kernels])
+        counts[make.__name__] = np.array([np.sort(layer.get_weights()[0].ravel())[0] for layer in kernels])
     np.savez(folder / "kernels.npz", **counts)
 
 

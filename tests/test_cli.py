@@ -287,6 +287,36 @@ def test_names_from_files_cannot_control_the_terminal(tmp_path):
     for verb in ("inspect", "explain"):
         text = run(verb, tmp_path / "x.h5").stdout
         assert "\x1b" not in text and "evil\\x1b[31m" in text
+    assert "\x1b" not in run("convert", tmp_path / "x.h5", tmp_path / "x.pt", code=1).stderr
+
+
+def test_paths_cannot_break_the_one_line(tmp_path):
+    assert "no\\nfile" in run("inspect", "no\nfile", code=1).stderr
+
+
+def test_an_old_console_is_no_traceback(samples, tmp_path):
+    text = run("convert", samples / "six_heads.keras", tmp_path / "x.pt", PYTHONIOENCODING="cp1252").stdout
+    assert "Proven" in text
+
+
+def test_a_terminated_conversion_leaves_no_draft(real, tmp_path):
+    import signal
+    import time
+
+    command = [
+        sys.executable,
+        "-m",
+        "mha_convert",
+        "convert",
+        str(real / "juangtz/transformer_classifier.keras"),
+        "x.pt",
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    while process.poll() is None and not list(tmp_path.iterdir()):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() in (143, 0)
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["x.pt"])
 
 
 def test_on_a_terminal_tables_are_drawn_and_a_bar_moves(samples, tmp_path):

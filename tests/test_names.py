@@ -13,6 +13,9 @@ FUNCTIONAL = {
     "vit": ["multi_head_attention"],
     "same_name_in_two_models": ["left/attn", "right/attn"],
     "odd_names": ["block.0.attn", "block"],
+    "twins": ["online/attn", "target/attn"],
+    "nested_inputs": ["enc/attn", "top"],
+    "dense_query_key_value": ["attn"],
 }
 
 
@@ -33,12 +36,58 @@ def test_custom_layers_give_attribute_paths_even_where_user_names_repeat(fresh_m
     assert len(set(found)) == 6
 
 
-@pytest.mark.parametrize("model", [*FUNCTIONAL, "pair"])
+@pytest.mark.parametrize("model", [*FUNCTIONAL, "pair", "dense_block"])
 def test_a_shared_layer_appears_once_and_no_layer_is_lost(fresh_models, model):
     with np.load(fresh_models / "kernels.npz") as kernels:
         expected = sorted(kernels[model].tolist())
     layers = mha_convert.find_layers(mha_convert.read(fresh_models / f"{model}.keras"))
     assert sorted(float(layer.query.kernel.read().min()) for layer in layers) == expected
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5", ".h5"])
+def test_attention_beside_dense_layers_of_its_projections_names_is_found(fresh_models, suffix):
+    if suffix == ".h5":
+        assert len(names(fresh_models / "dense_block.h5")) == 1
+    else:
+        assert names(fresh_models / f"dense_block{suffix}") == ["block/mha"]
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_another_formula_with_four_kernels_is_refused(fresh_models, tmp_path, suffix):
+    with pytest.raises(mha_convert.LayerError, match="its projections are called query, key, value, not query_dense"):
+        mha_convert.convert_file(fresh_models / f"sigmoid{suffix}", tmp_path / "x.pt")
+
+
+def test_what_legacy_files_cannot_show_is_said(fresh_models, tmp_path):
+    report = mha_convert.convert_file(fresh_models / "sigmoid.h5", tmp_path / "x.pt")
+    assert any("so the layer's class, dropout, attention axes" in note for note in report.notes)
+
+
+def entry(class_name, name):
+    return {"class_name": class_name, "config": {"name": name}}
+
+
+def test_counting_gives_up_where_it_could_exchange_names():
+    """Keras 2.15: a layer that is an attribute of the model as well is stored there, and counted nowhere else."""
+    from mha_convert.readers._layer_names import by_counting
+
+    entries = [entry("MultiHeadAttention", "first"), entry("MultiHeadAttention", "second"), entry("Dense", "d")]
+    groups = {"multi_head_attention": None, "dense": None}
+    assert by_counting(entries, groups, set(groups), (2, 15)) == {"dense": entries[2]}
+    assert by_counting(entries, {**groups, "multi_head_attention_1": None}, set(groups), (2, 15)) == {
+        "multi_head_attention": entries[0], "multi_head_attention_1": entries[1], "dense": entries[2],
+    }  # fmt: skip
+
+
+def test_counting_goes_by_two_in_keras_2_12_and_2_13():
+    from mha_convert.readers._layer_names import by_counting
+
+    entries = [entry("Dense", "a"), entry("Dropout", "b"), entry("Dense", "c"), entry("Dropout", "e")]
+    groups = dict.fromkeys(("dense", "dense_2", "dropout", "dropout_1"))
+    found = by_counting(entries, groups, {"dense", "dense_2"}, (2, 13))
+    assert {group: item["config"]["name"] for group, item in found.items()} == {
+        "dense": "a", "dense_2": "c", "dropout": "b", "dropout_1": "e",
+    }  # fmt: skip
 
 
 def test_names_do_not_change_from_run_to_run(fresh_models):

@@ -201,3 +201,23 @@ def test_json_that_is_none_is_refused(golden, tmp_path):
             b.writestr("config.json", content)
             b.writestr("model.weights.h5", a.read("model.weights.h5"))
         assert fact in refusal(tmp_path / "x.keras")
+
+
+def test_a_flipped_bit_in_a_keras_file_is_noticed_before_anything_is_written(golden, tmp_path):
+    """The zip has a checksum; a memory map does not look at it."""
+    data = bytearray((golden / "keras-3.15.1/square.keras").read_bytes())
+    kernel = mha_convert.find_layers(mha_convert.read(golden / "keras-3.15.1/square.keras"))[0].query.kernel.read()
+    data[data.index(kernel.tobytes()) + 5] ^= 1
+    (tmp_path / "x.keras").write_bytes(data)
+    with pytest.raises(ReadError, match="model.weights.h5 has checksum .*, the zip says"):
+        mha_convert.convert_file(tmp_path / "x.keras", tmp_path / "x.pt")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.keras"]
+
+
+def test_two_configurations_in_one_file_are_refused(golden, tmp_path):
+    with zipfile.ZipFile(golden / "keras-3.15.1/square.keras") as a, zipfile.ZipFile(tmp_path / "x.keras", "w") as b:
+        for name in a.namelist():
+            b.writestr(name, a.read(name))
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            b.writestr("config.json", a.read("config.json"))
+    assert "holds 'config.json' 2 times, expected once" in refusal(tmp_path / "x.keras")

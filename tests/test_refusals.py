@@ -118,22 +118,87 @@ def test_targets_that_cannot_be(samples, tmp_path):
     assert mha_convert.read(source).format == "keras"
 
 
-def test_configuration_against_arrays_shows_both(golden, tmp_path):
+def reconfigured(golden, tmp_path, **settings):
+    """The golden model with other settings of its attention layer."""
     import json
     import zipfile
 
-    with zipfile.ZipFile(golden / "keras-3.15.1/square.keras") as a, zipfile.ZipFile(tmp_path / "x.keras", "w") as b:
+    path = tmp_path / "x.keras"
+    with zipfile.ZipFile(golden / "keras-3.15.1/square.keras") as a, zipfile.ZipFile(path, "w") as b:
         config = json.loads(a.read("config.json"))
-        config["config"]["layers"][1]["config"]["num_heads"] = 2
-        config["config"]["layers"][1]["config"]["use_bias"] = False
+        layer = config["config"]["layers"][1]
+        layer["class_name"] = settings.pop("class_name", layer["class_name"])
+        layer["build_config"] = settings.pop("build_config", layer["build_config"])
+        layer["config"].update(settings)
         b.writestr("config.json", json.dumps(config))
         b.writestr("model.weights.h5", a.read("model.weights.h5"))
+    return path
+
+
+def test_configuration_against_arrays_shows_both(golden, tmp_path):
     with pytest.raises(mha_convert.LayerError) as error:
-        mha_convert.find_layers(mha_convert.read(tmp_path / "x.keras"))
+        mha_convert.find_layers(mha_convert.read(reconfigured(golden, tmp_path, num_heads=2, use_bias=False)))
     assert str(error.value) == (
         "Layer 'attn': num_heads is 2 in the configuration, 4 in the arrays; use_bias is False in the configuration, True "
         "in the arrays. The file was changed or put together from two models; save the model again."
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "fact"),
+    [
+        ({"attention_axes": [2.0]}, r"attention_axes \[2.0\] is no list of integers"),
+        ({"attention_axes": "2"}, "attention_axes 2 is no list of integers"),
+        ({"sliding_window": 3.0}, "sliding_window 3.0 is no positive integer"),
+        ({"sliding_window": "3"}, "sliding_window 3 is no positive integer"),
+        ({"use_gate": 1}, "use_gate is set in the configuration, but the arrays have no gate kernel"),
+        ({"num_heads": "4"}, "num_heads is 4 in the configuration, 4 in the arrays"),
+        ({"key_dim": 8.5}, "key_dim is 8.5 in the configuration, 8 in the arrays"),
+        ({"output_shape": [16]}, r"output_shape is \[16\] in the configuration, \[32\] in the arrays"),
+        ({"dropout": float("nan")}, "dropout nan is not between 0 and 1"),
+        ({"dropout": 10**400}, "dropout 1000"),
+        ({"dropout": -1}, "dropout -1 is not between 0 and 1"),
+        (
+            {"build_config": {"shapes_dict": {"query_shape": [None, 5, 16]}}},
+            "the query input is 16 wide in the configuration, 32",
+        ),
+        (
+            {"class_name": "Dense"},
+            "its class is Dense in the configuration, but the arrays are those of MultiHeadAttention",
+        ),
+    ],
+)
+def test_odd_configurations_are_not_taken_for_absent_ones(golden, tmp_path, settings, fact):
+    with pytest.raises(mha_convert.LayerError, match=fact):
+        mha_convert.find_layers(mha_convert.read(reconfigured(golden, tmp_path, **settings)))
+
+
+def test_identities_that_would_fill_the_memory_are_refused():
+    from layer_cases import LayerCase
+
+    case = LayerCase(
+        id="",
+        num_heads=30000,
+        key_dim=1,
+        value_dim=1,
+        query_features=2,
+        key_features=2,
+        value_features=2,
+        output_shape=(2,),
+    )
+    layer = make_layer(case)
+    with pytest.raises(
+        mha_convert.LayoutError, match="would need identities of 1,800,000,000 numbers for .* Give --layout linear"
+    ):
+        mha_convert.plan([layer])
+    mha_convert.plan([layer], layout="linear")
+
+
+@pytest.mark.parametrize("name", ["a..b", ".", "a//b", "../../x", "a\x1bb", "a\udc80b"])
+def test_names_that_are_no_module_names_are_refused(name):
+    with pytest.raises(mha_convert.LayoutError, match="which no module of PyTorch can be called"):
+        mha_convert.plan([make_layer(CASES[0], name=name)])
+    mha_convert.plan([make_layer(CASES[0], name=name)], prefix="good")
 
 
 def edited(golden, tmp_path, edit):

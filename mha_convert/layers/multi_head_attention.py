@@ -222,8 +222,8 @@ def axes(value: Any) -> tuple[int, ...] | None:
 
 
 def number(value: Any) -> float:
-    """A JSON number, 0 for anything else."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    """A rate between 0 and 1; 0 for anything else, which ``odd_forms`` reports."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value <= 1 else 0.0
 
 
 def compute_dtype(policy: Any) -> str | None:
