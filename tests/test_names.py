@@ -58,9 +58,15 @@ def test_another_formula_with_four_kernels_is_refused(fresh_models, tmp_path, su
         mha_convert.convert_file(fresh_models / f"sigmoid{suffix}", tmp_path / "x.pt")
 
 
-def test_what_legacy_files_cannot_show_is_said(fresh_models, tmp_path):
+def test_in_legacy_files_another_formula_is_a_caution(fresh_models, tmp_path):
+    """Their names are those of Keras' own class; the configuration says whose they are."""
     report = mha_convert.convert_file(fresh_models / "sigmoid.h5", tmp_path / "x.pt")
-    assert any("so the layer's class, dropout, attention axes" in note for note in report.notes)
+    assert any("its class is tests>Sigmoid, not keras.layers.MultiHeadAttention" in note for note in report.notes)
+
+
+def test_what_files_without_configuration_cannot_show_is_said(samples, tmp_path):
+    (note,) = mha_convert.convert_file(samples / "encoder.weights.h5", tmp_path / "x.pt").notes
+    assert "2 of 2 layers: this file has no configuration, so the layer's class, dropout, attention axes" in note
 
 
 def entry(class_name, name):
