@@ -176,7 +176,7 @@ class LayerProof:
                 reference=reference,
                 error=error,
                 relative=error / largest,
-                bound=BOUND + slack / largest,
+                bound=max(BOUND, slack / largest),
             )
 
 
