@@ -1,5 +1,6 @@
 """The verbs. Each parses, calls one library function and prints its result; nothing else in the package prints."""
 
+import errno
 import io
 import json
 import os
@@ -280,6 +281,11 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # keeps Python from complaining at its end
         sys.exit(1)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - what is left of the output has nowhere to go
+        fail("Standard output: no space left on the device. Free space or print elsewhere.")
     except MemoryError:
         fail("There is not enough memory for this layer. Give --layout linear, or one layer at a time with --layer.")
 

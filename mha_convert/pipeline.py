@@ -209,6 +209,8 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
 def layer_notes(chosen: Plan) -> tuple[str, ...]:
     """What a user should know of single layers."""
     notes = []
+    if chosen.layout == "linear" and chosen.placement == "drop-in":
+        notes.append("Layout 'linear' keeps Keras' own sizes; the placement makes no difference.")
     for item in chosen.layers:
         name = printable(item.layer.name)
         notes += [f"Layer '{name}': {caution}." for caution in item.layer.cautions]

@@ -294,6 +294,13 @@ def test_paths_cannot_break_the_one_line(tmp_path):
     assert "no\\nfile" in run("inspect", "no\nfile", code=1).stderr
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_a_full_disk_behind_standard_output_is_one_line(samples):
+    command = f"{sys.executable} -m mha_convert explain {samples / 'six_heads.keras'} > /dev/full"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1) and "no space left" in result.stderr
+
+
 def test_an_old_console_is_no_traceback(samples, tmp_path):
     text = run("convert", samples / "six_heads.keras", tmp_path / "x.pt", PYTHONIOENCODING="cp1252").stdout
     assert "Proven" in text

@@ -129,6 +129,7 @@ def test_folders_and_other_things(tmp_path, corpus):
     assert "an unzipped .keras folder" in refusal(corpus / "keras-3.15.1/square.dir")
     assert "a folder of TensorFlow checkpoints" in refusal(corpus / "keras-2.10/square.tfckpt")
     assert "part of a TensorFlow checkpoint" in refusal(corpus / "keras-2.10/square.tfckpt/checkpoint")
+    assert "an index of sharded weights" in refusal(corpus / "keras-3.15.1/square.sharded")
     assert "an index of sharded weights" in refusal(corpus / "keras-3.15.1/square.sharded/model.weights.json")
     assert "part of a TensorFlow checkpoint" in refusal(corpus / "keras-2.10/square.tfckpt/ckpt.index")
     assert "there is no such file" in refusal(tmp_path / "missing.keras")
