@@ -62,7 +62,7 @@ def place(layer: AttentionLayer, placement: str) -> Placement:
         else:
             placement, fits = (
                 "projected",
-                f"drop-in does not fit: width {features} is not {heads} heads of at least {needed} each; projected instead",
+                f"drop-in does not fit: width {features} is not {heads} heads of {needed} or more; projected instead",
             )
     embed_dim = heads * head_size
     return Placement(
