@@ -34,7 +34,12 @@ app = typer.Typer(
 )
 
 Source = Annotated[
-    Path, typer.Argument(metavar="SOURCE", help="A saved Keras model: .keras, .h5 or .weights.h5.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A saved Keras model: .keras (also unzipped), .h5, .weights.h5, .weights.json.",
+        show_default=False,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 LayoutName = Annotated[

@@ -12,6 +12,8 @@ from .layers import Findings
 
 FORMATS = {
     "keras": ".keras",
+    "keras-folder": "unzipped .keras",
+    "sharded": "sharded weights",
     "h5": "legacy HDF5, whole model",
     "h5-weights": "legacy HDF5, weights only",
     "weights.h5": ".weights.h5",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 StrPath = str | os.PathLike[str]
 UNPROVEN = "none"
-KERAS_SUFFIXES = (".weights.h5", ".keras", ".h5", ".hdf5")
+KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5")
 
 
 def convert_file(

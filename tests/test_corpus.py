@@ -130,7 +130,7 @@ def test_one_model_gives_the_same_tensors_from_every_version_and_format(model: s
 def test_names_are_the_same_in_every_version_that_stores_a_configuration(model: str):
     names = {}
     for file in by_model(CORPUS)[model]:
-        is_named = file.format in ("keras", "ext_keras", "h5") and not file.subclass
+        is_named = file.format in ("keras", "ext_keras", "h5", "dir") and not file.subclass
         if is_named and model not in ("block", "grid_in_layer", "hub_encoder", "lora"):
             found = tuple(sorted(layer.name for layer in mha_convert.find_layers(mha_convert.read(file.path))))
             names.setdefault(found, []).append(file.id)

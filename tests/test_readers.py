@@ -126,11 +126,8 @@ def test_pytorch_and_safetensors_files_are_named(tmp_path):
 def test_folders_and_other_things(tmp_path, corpus):
     assert "a folder" in refusal(tmp_path)
     assert "a TensorFlow SavedModel" in refusal(corpus / "keras-2.10/square.savedmodel")
-    assert "an unzipped .keras folder" in refusal(corpus / "keras-3.15.1/square.dir")
     assert "a folder of TensorFlow checkpoints" in refusal(corpus / "keras-2.10/square.tfckpt")
     assert "part of a TensorFlow checkpoint" in refusal(corpus / "keras-2.10/square.tfckpt/checkpoint")
-    assert "an index of sharded weights" in refusal(corpus / "keras-3.15.1/square.sharded")
-    assert "an index of sharded weights" in refusal(corpus / "keras-3.15.1/square.sharded/model.weights.json")
     assert "part of a TensorFlow checkpoint" in refusal(corpus / "keras-2.10/square.tfckpt/ckpt.index")
     assert "there is no such file" in refusal(tmp_path / "missing.keras")
     os.mkfifo(tmp_path / "pipe.keras")
@@ -222,3 +219,61 @@ def test_two_configurations_in_one_file_are_refused(golden, tmp_path):
         with pytest.warns(UserWarning, match="Duplicate name"):
             b.writestr("config.json", a.read("config.json"))
     assert "holds 'config.json' 2 times, expected once" in refusal(tmp_path / "x.keras")
+
+
+def shards(corpus, tmp_path):
+    """A copy of the sharded weights that can be spoilt."""
+    folder = tmp_path / "shards"
+    shutil.copytree(corpus / "keras-3.15.1/square.sharded", folder)
+    folder.chmod(0o755)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    return folder
+
+
+def test_sharded_weights_are_read_from_their_index_and_from_their_folder(corpus, golden):
+    whole = mha_convert.read(golden / "keras-3.15.1/square.weights.h5")
+    for source in ("square.sharded", "square.sharded/model.weights.json"):
+        checkpoint = mha_convert.read(corpus / "keras-3.15.1" / source)
+        assert checkpoint.format == "sharded"
+        arrays = {variable.path: variable.read().tobytes() for variable in checkpoint.variables}
+        assert arrays == {variable.path: variable.read().tobytes() for variable in whole.variables}
+        assert [layer.name for layer in mha_convert.find_layers(checkpoint)] == ["attn"]
+
+
+def test_a_missing_shard_is_named(corpus, tmp_path):
+    folder = shards(corpus, tmp_path)
+    (folder / "model_00002.weights.h5").unlink()
+    with pytest.raises(ReadError, match="its shard 'model_00002.weights.h5' is not beside it"):
+        mha_convert.read(folder)
+
+
+def test_shards_of_another_save_are_noticed(corpus, tmp_path):
+    folder = shards(corpus, tmp_path)
+    shutil.copyfile(folder / "model_00001.weights.h5", folder / "model_00002.weights.h5")
+    with pytest.raises(ReadError, match="a second time. The shards are not of one save"):
+        mha_convert.read(folder)
+    with h5py.File(folder / "model_00002.weights.h5", "w") as file:
+        file.create_group("vars")
+    with pytest.raises(ReadError, match="which none of its 4 shards holds. The shards are not of one save"):
+        mha_convert.read(folder)
+
+
+@pytest.mark.parametrize("name", ["../model_00000.weights.h5", "/etc/passwd", "", "..", 3, ["a", "b/c"]])
+def test_an_index_leads_nowhere_else(corpus, tmp_path, name):
+    folder = shards(corpus, tmp_path)
+    index = json.loads((folder / "model.weights.json").read_text())
+    index["weight_map"]["/layers/multi_head_attention/key_dense/vars"] = name
+    (folder / "model.weights.json").write_text(json.dumps(index))
+    with pytest.raises(ReadError, match="names the shard .*, expected a file beside it"):
+        mha_convert.read(folder)
+
+
+def test_an_unzipped_keras_folder_is_read(corpus, tmp_path):
+    checkpoint = mha_convert.read(corpus / "keras-3.15.1/square.dir")
+    assert (checkpoint.format, checkpoint.keras_version, checkpoint.has_config) == ("keras-folder", "3.15.1", True)
+    (tmp_path / "x").mkdir()
+    shutil.copyfile(corpus / "keras-3.15.1/square.dir/model.weights.h5", tmp_path / "x/model.weights.h5")
+    assert "a folder with weights, without the config.json" in refusal(tmp_path / "x")
+    (tmp_path / "x/config.json").write_text("[")
+    assert "config.json is not valid JSON" in refusal(tmp_path / "x")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, reason
-from . import keras_zip, legacy_hdf5, weights_hdf5
+from . import keras_folder, keras_zip, legacy_hdf5, sharded, weights_hdf5
 from .impostors import recognise
 
 
@@ -21,7 +21,7 @@ class Reader(Protocol):
         """Describe the model."""
 
 
-READERS: tuple[Reader, ...] = (keras_zip, legacy_hdf5, weights_hdf5)
+READERS: tuple[Reader, ...] = (keras_zip, keras_folder, legacy_hdf5, weights_hdf5, sharded)
 HEAD_SIZE = 512
 
 
@@ -31,7 +31,8 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     What the file is, is decided by its content and never by its name.
 
     Args:
-        path: a ``.keras``, ``.h5``/``.hdf5`` or ``.weights.h5`` file of any Keras since 2.4.
+        path: a ``.keras``, ``.h5``/``.hdf5`` or ``.weights.h5`` file of any Keras since 2.4; an unzipped ``.keras``
+            folder; the ``.weights.json`` of sharded weights, or the folder with it.
 
     Raises:
         ReadError: the file is missing, damaged, or something else; the message says what it really is.

@@ -6,11 +6,13 @@ Written by Keras 2.12 and later (``saving_lib``). A layer's variables are number
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
+from ..errors import ReadError, printable
 from ._config import Json, Version, child_layers, hidden_masks, layer_config, version_of
 from ._hdf5 import Hdf5Array, Hdf5Group, Hdf5Image
 from ._layer_names import assign, between
@@ -26,13 +28,24 @@ def is_v3(root: Hdf5Group) -> bool:
     return root.holds("vars")
 
 
-def read_weights(image: Hdf5Image, *, format: str, keras_version: str | None, model: Json | None) -> Checkpoint:
-    """Describe a v3 weights file; ``model`` is its ``config.json``, where there is one."""
+def read_weights(
+    images: Sequence[Hdf5Image], *, path: Path, format: str, keras_version: str | None, model: Json | None
+) -> Checkpoint:
+    """Describe v3 weights, in one image or in several that make one tree.
+
+    Args:
+        images: where the weights lie.
+        path: the source as the user gave it.
+        format: its name.
+        keras_version: of the Keras that saved, where known.
+        model: its ``config.json``, where there is one.
+    """
     version = version_of(keras_version)
     root = Node()
-    with image.open() as file:
-        for path, found in contents(file):
-            place(root, path, found)
+    for image in images:
+        with image.open() as file:
+            for parts, found in contents(file):
+                place(root, parts, found, image)
     others = tuple(
         replace(variable, role=role)
         for name, role in NOT_LAYERS.items()
@@ -46,7 +59,7 @@ def read_weights(image: Hdf5Image, *, format: str, keras_version: str | None, mo
         *hidden_masks(model or {}, version),
     )
     return Checkpoint(
-        path=str(image.path),
+        path=str(path),
         format=format,
         keras_version=keras_version,
         has_config=model is not None,
@@ -74,10 +87,15 @@ def contents(root: Hdf5Group) -> Iterator[tuple[list[str], Variable | str | None
                 yield path, label if isinstance(label, str) else None
 
 
-def place(root: Node, path: list[str], found: Variable | str | None) -> None:
+def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5Image) -> None:
     """Put one finding into the tree; ``vars`` belongs to the group that holds it."""
     if isinstance(found, Variable):
-        root.at(part for part in path[:-1] if part != "vars").variables[path[-1]] = found
+        variables = root.at(part for part in path[:-1] if part != "vars").variables
+        if path[-1] in variables:
+            raise ReadError(
+                f"{image.path}: holds '{printable(found.path)}' a second time. The shards are not of one save."
+            )
+        variables[path[-1]] = found
     else:
         node = root.at(part for part in path if part != "vars")
         node.label = found or node.label

@@ -20,7 +20,6 @@ RESAVE_SAVED_MODEL = "SavedModel is not read yet; load it where it was made and 
 RESAVE_CHECKPOINT = "Checkpoints are not read yet; load the weights where they were made and save them as .weights.h5."
 SAVE_AGAIN = "Save the model with model.save('x.keras') in the Keras that can load it."
 PICKLE = Impostor("a Python pickle, which could run code and is not opened", SAVE_AGAIN)
-SHARDS = Impostor("an index of sharded weights", "Shards are not read yet; save without max_shard_size.")
 
 BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
     (
@@ -36,7 +35,6 @@ BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
     (b"CDF", Impostor("a NetCDF file", SAVE_AGAIN)),
     (b"PK\x05\x06", Impostor("an empty zip archive", SAVE_AGAIN)),
     *((bytes((0x80, protocol)), PICKLE) for protocol in range(2, 6)),
-    (b'{"metadata"', SHARDS),
     (
         b"{",
         Impostor(
@@ -71,9 +69,11 @@ BY_FILE_IN_FOLDER: tuple[tuple[str, Impostor], ...] = (
     ),
     (
         "model.weights.h5",
-        Impostor("an unzipped .keras folder", "Give the file model.weights.h5 in it, or zip the folder's content."),
+        Impostor(
+            "a folder with weights, without the config.json of an unzipped .keras",
+            "Give the file model.weights.h5 in it.",
+        ),
     ),
-    ("model.weights.json", SHARDS),
     (
         "checkpoint",
         Impostor(

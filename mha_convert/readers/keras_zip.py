@@ -51,7 +51,11 @@ def read(path: Path) -> Checkpoint:
         ) from error
     version = metadata.get("keras_version")
     checkpoint = read_weights(
-        image, format=FORMAT, keras_version=version if isinstance(version, str) else None, model=config
+        [image],
+        path=path,
+        format=FORMAT,
+        keras_version=version if isinstance(version, str) else None,
+        model=config,
     )
     return replace(checkpoint, check=lambda: check_weights(image, checksum))
 

@@ -19,4 +19,4 @@ def accepts(head: bytes, path: Path) -> bool:
 
 def read(path: Path) -> Checkpoint:
     """Describe the weights; raises ``ReadError`` for a damaged file."""
-    return read_weights(Hdf5Image(path), format=FORMAT, keras_version=None, model=None)
+    return read_weights([Hdf5Image(path)], path=path, format=FORMAT, keras_version=None, model=None)
