@@ -52,6 +52,11 @@ class LayerConfig:
     call_options: tuple[str, ...] = ()
 
     @property
+    def is_model(self) -> bool:
+        """Whether it is a model: a layer of layers that have names of their own."""
+        return isinstance(self.settings.get("layers"), list)
+
+    @property
     def title(self) -> str:
         """The class as people should see it: ``package>Class`` where the file knows it."""
         return self.registered_name or self.class_name
@@ -70,6 +75,11 @@ class Group:
     config: LayerConfig | None = None
     variables: Mapping[str, Variable] = field(default_factory=dict)
     children: Mapping[str, "Group"] = field(default_factory=dict)
+
+    @property
+    def is_model(self) -> bool:
+        """Whether its children are a model's layers, and not the parts of one layer; the file's root is nameless."""
+        return not self.name or (self.config is not None and self.config.is_model)
 
     def walk(self) -> Iterator["Group"]:
         """This group and all below it, parents first, in the file's order."""

@@ -122,6 +122,16 @@ def dense_query_key_value():
     return keras.Model(x, attention(2, 4, name="attn")(query, value, key))
 
 
+def einsum_query_key_value():
+    """As before, with kernels of rank 3."""
+    x = keras.Input((5, 8))
+    query, key, value = (
+        layers.EinsumDense("btf,fhd->bthd", (None, 2, 4), name=name)(x) for name in ("query", "key", "value")
+    )
+    query, key, value = (layers.Reshape((5, 8))(item) for item in (query, key, value))
+    return keras.Model(x, attention(2, 4, name="attn")(query, value, key))
+
+
 @keras.saving.register_keras_serializable("tests")
 class DenseBlock(layers.Layer):
     """Dense layers called query, key and value beside a genuine attention layer."""
@@ -165,7 +175,7 @@ def sigmoid():
 
 
 MODELS = (
-    twins, nested_inputs, dense_query_key_value, dense_block, sigmoid, shared_nested, shared_nested_then_another, tied_submodel, vit, same_name_in_two_models, odd_names, pair,
+    twins, nested_inputs, dense_query_key_value, einsum_query_key_value, dense_block, sigmoid, shared_nested, shared_nested_then_another, tied_submodel, vit, same_name_in_two_models, odd_names, pair,
 )  # fmt: skip
 
 

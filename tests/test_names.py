@@ -69,6 +69,12 @@ def test_what_files_without_configuration_cannot_show_is_said(samples, tmp_path)
     assert "2 of 2 layers: this file has no configuration, so the layer's class, dropout, attention axes" in note
 
 
+def test_layers_of_a_model_are_not_the_parts_of_one(fresh_models, tmp_path):
+    """EinsumDense layers called query, key and value in the model itself, beside an attention layer."""
+    for suffix in (".keras", ".h5", ".weights.h5"):
+        assert names(fresh_models / f"einsum_query_key_value{suffix}") == ["attn"]
+
+
 def entry(class_name, name):
     return {"class_name": class_name, "config": {"name": name}}
 

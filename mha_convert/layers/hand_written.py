@@ -19,15 +19,13 @@ TRIPLES = (
     ("w_q", "w_k", "w_v"),
     ("q", "k", "v"),
 )
-MODELS = ("Functional", "Sequential", "Model")
 PLAIN_VARIABLES = {"kernel", "bias", "gamma", "beta", "0", "1"}
 
 
 def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
     """A query, a key and a value kernel of rank 2 side by side."""
-    is_model = group.config is not None and group.config.class_name in MODELS
-    if not ancestors or is_model:
-        return None  # layers of a model, not the parts of one layer
+    if group.is_model:
+        return None
     kernels = {name.lower().lstrip("_"): variable for name, variable in matrices(group).items()}
     for triple in TRIPLES:
         if all(name in kernels for name in triple):

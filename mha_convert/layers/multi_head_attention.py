@@ -51,7 +51,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     Raises:
         LayerError: the configuration contradicts the shapes of the arrays.
     """
-    parts = sublayers(group)
+    parts = {} if group.is_model else sublayers(group)
     if not all(role in parts for role in INNER) or not any(is_kernel(parts[role]) for role in INNER):
         return None
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
