@@ -6,6 +6,7 @@ read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,16 +194,12 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
         )
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
     prefixes = {layer.name: layer.prefix for layer in described.layers}
-    plans = tuple(
-        layouts.plan(
-            [layer],
-            layout=described.layout,
-            placement=described.placement,
-            prefix=prefixes[layer.name],
-            dtype=described.dtype,
-        ).layers[0]
+    bare = (
+        layouts.plan([layer], layout=described.layout, placement=described.placement, prefix="", dtype=described.dtype)
         for layer in chosen
     )
+    # The prefixes are taken as they stand: one may hold a brace that came from a layer's name.
+    plans = tuple(replace(item, prefix=prefixes[item.layer.name]) for plan in bare for item in plan.layers)
     return Plan(layout=described.layout, placement=described.placement, dtype=described.dtype, layers=plans)
 
 

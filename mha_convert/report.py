@@ -45,9 +45,8 @@ def module_call(item: LayerPlan) -> str:
     if item.head_size is None:
         return f"{item.module.class_name}({arguments['num_heads']}, {arguments['key_dim']}, {arguments['value_dim']})"
     stock = f"nn.MultiheadAttention({item.embed_dim}, {item.layer.num_heads})"
-    around = {"q": "Linear → ", "out": ""}
-    before = "".join(around[name] for name in projections(item))
-    return f"{before}{stock}{' → Linear' if 'out' in projections(item) else ''}"
+    around = projections(item)
+    return f"{'Linear → ' if 'q' in around else ''}{stock}{' → Linear' if 'out' in around else ''}"
 
 
 def proof_lines(report: Report) -> list[str]:

@@ -167,6 +167,19 @@ def test_braces_that_mean_nothing_are_refused(samples, tmp_path, prefix):
     assert "has braces other than {name}" in error
 
 
+def test_a_layer_with_braces_in_its_name_is_verified_again(golden, tmp_path):
+    import shutil
+
+    import h5py
+
+    source = tmp_path / "x.weights.h5"
+    shutil.copyfile(golden / "keras-3.15.1/square.weights.h5", source)
+    with h5py.File(source, "a") as file:
+        file["layers/multi_head_attention/vars"].attrs["name"] = "a{b}{name}"
+    run("convert", source, tmp_path / "x.pt")
+    run("verify", source, tmp_path / "x.pt")
+
+
 @pytest.mark.parametrize("name", ["m.txt", "class.y.py", "my-mod.py"])
 def test_module_files_are_python_modules(samples, tmp_path, name):
     error = run("convert", samples / "six_heads.keras", tmp_path / "x.pt", "--module", tmp_path / name, code=1).stderr

@@ -277,3 +277,12 @@ def test_an_unzipped_keras_folder_is_read(corpus, tmp_path):
     assert "a folder with weights, without the config.json" in refusal(tmp_path / "x")
     (tmp_path / "x/config.json").write_text("[")
     assert "config.json is not valid JSON" in refusal(tmp_path / "x")
+
+
+@pytest.mark.parametrize("place", [2, 10**9])
+def test_a_directory_that_points_elsewhere_is_damage(golden, tmp_path, place):
+    """The central directory of the zip says where the weights begin; the local header must be there."""
+    data = bytearray((golden / "keras-3.15.1/square.keras").read_bytes())
+    entry = data.rindex(b"PK\x01\x02", 0, data.rindex(b"model.weights.h5"))
+    data[entry + 42 : entry + 46] = place.to_bytes(4, "little")
+    assert "the zip archive cannot be read: " in refusal(write(tmp_path / "x.keras", bytes(data)))

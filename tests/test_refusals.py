@@ -228,6 +228,7 @@ def put(place, shape):
     [
         (remove("output_dense/vars/0"), "the file holds no output kernel"),
         (remove("value_dense/vars/0"), "the file holds no value kernel"),
+        (put("_gate_dense/vars/1", (4, 8)), "the file holds no gate kernel"),
         (remove("key_dense/vars/1"), "key without bias, the other projections with one"),
         (put("key_dense/vars/0", (32, 2, 8)), "key kernel (32, 2, 8) and value kernel (32, 4, 8) have different heads"),
         (

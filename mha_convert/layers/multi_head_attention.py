@@ -122,7 +122,8 @@ def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
 
 def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
     """Projections that this file does not hold."""
-    missing = [role for role in (*INNER, "output") if role not in parts or pick(parts[role], KERNEL) is None]
+    expected = dict.fromkeys((*INNER, "output", *parts))  # a gate, too, where there is one
+    missing = [role for role in expected if role not in parts or pick(parts[role], KERNEL) is None]
     if not missing:
         return None
     return f"the file holds no {' and no '.join(missing)} kernel", "Save the model again; this file lost weights"

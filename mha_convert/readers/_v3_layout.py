@@ -157,7 +157,7 @@ class Namer:
 
 
 def is_model(node: Node) -> bool:
-    """Whether a group without JSON is a nested model: it holds a container and nothing else of weight."""
+    """Whether a group without JSON looks like a nested model: it has a container of layers."""
     return any(name in CONTAINERS for name in node.children)
 
 

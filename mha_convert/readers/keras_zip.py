@@ -17,6 +17,7 @@ CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 MAX_JSON = 32 << 20
 CHUNK = 16 << 20
 MAX_RATIO = 1100  # deflate cannot do better than 1032:1
+LOCAL_MAGIC = b"PK\x03\x04"
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # PKWARE APPNOTE 4.3.7
 
 
@@ -44,7 +45,7 @@ def read(path: Path) -> Checkpoint:
             config = parse_json(small_member(archive, CONFIG, path), path, CONFIG)
             metadata = parse_json(small_member(archive, METADATA, path), path, METADATA) if METADATA in names else {}
             image = weights_image(archive, path)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
         raise ReadError(
             f"{path}: the zip archive cannot be read: {printable(error)}. "
             "The file is damaged; copy or download it again."
@@ -100,7 +101,10 @@ def weights_image(archive: zipfile.ZipFile, path: Path) -> Hdf5Image:
     if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
         with path.open("rb") as file:
             file.seek(member.header_offset)
-            header = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+            head = file.read(LOCAL_HEADER.size)
+        if len(head) < LOCAL_HEADER.size or not head.startswith(LOCAL_MAGIC):
+            raise zipfile.BadZipFile(f"no local header of {WEIGHTS} at byte {member.header_offset}")
+        header = LOCAL_HEADER.unpack(head)
         start = member.header_offset + LOCAL_HEADER.size + header[-2] + header[-1]
         return Hdf5Image(path, start, member.file_size)
     if member.file_size > MAX_RATIO * max(member.compress_size, 1):
