@@ -212,6 +212,36 @@ def test_a_flipped_bit_in_a_keras_file_is_noticed_before_anything_is_written(gol
     assert [path.name for path in tmp_path.iterdir()] == ["x.keras"]
 
 
+def test_verification_notices_a_source_that_was_damaged_since(golden, tmp_path):
+    """The proof would say that the target is wrong; it is the source."""
+    source, target = tmp_path / "x.keras", tmp_path / "x.pt"
+    shutil.copyfile(golden / "keras-3.15.1/square.keras", source)
+    mha_convert.convert_file(source, target)
+    data = bytearray(source.read_bytes())
+    kernel = mha_convert.find_layers(mha_convert.read(source))[0].query.kernel.read().tobytes()
+    data[data.index(kernel) + 5] ^= 1
+    source.write_bytes(data)
+    with pytest.raises(ReadError, match="model.weights.h5 has checksum"):
+        mha_convert.verify_file(source, target)
+
+
+@pytest.mark.parametrize(
+    ("file", "optimizer", "metric"),
+    [
+        ("keras-2.12/classifier_adam.h5", 73, 0),
+        ("keras-2.12/classifier_adam.keras", 73, 4),
+        ("keras-2.12/classifier_adam.weights.h5", 73, 4),
+        ("keras-3.15.1/classifier_adam.keras", 74, 0),
+        ("keras-3.15.1/classifier_adam.weights.h5", 74, 0),
+    ],
+)
+def test_optimizer_and_metrics_are_no_layers(corpus, file, optimizer, metric):
+    checkpoint = mha_convert.read(corpus / file)
+    roles = [variable.role for variable in checkpoint.variables]
+    assert (roles.count("optimizer"), roles.count("metric"), roles.count("layer")) == (optimizer, metric, 36)
+    assert len(mha_convert.find_layers(checkpoint)) == 2
+
+
 def test_two_configurations_in_one_file_are_refused(golden, tmp_path):
     with zipfile.ZipFile(golden / "keras-3.15.1/square.keras") as a, zipfile.ZipFile(tmp_path / "x.keras", "w") as b:
         for name in a.namelist():
