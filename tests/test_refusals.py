@@ -281,7 +281,7 @@ def test_hand_written_attention_is_a_candidate_and_never_guessed(names):
     findings = survey(checkpoint)
     assert findings.layers == ()
     (found,) = findings.lookalikes
-    assert found.kind == "hand-written attention" and not found.blocking
+    assert found.kind == "perhaps hand-written attention" and not found.blocking
     assert "rank 2" in found.reason and "does not show the number of heads" in found.reason
 
 

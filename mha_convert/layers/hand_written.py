@@ -32,9 +32,9 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
             shapes = ", ".join(f"{name} {kernels[name].shape}" for name in triple)
             return Lookalike(
                 name=group.name,
-                kind="hand-written attention",
+                kind="perhaps hand-written attention",
                 reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads",
-                next_step="Port this layer by hand: a Dense kernel is the transpose of an nn.Linear weight",
+                next_step="If it is, port it by hand: a Dense kernel is the transpose of an nn.Linear weight",
                 blocking=False,
                 variables=inside(group),
             )
