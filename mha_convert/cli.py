@@ -34,10 +34,20 @@ app = typer.Typer(
 )
 
 Source = Annotated[
-    Path,
+    str,
     typer.Argument(
         metavar="SOURCE",
-        help="A saved Keras model: .keras (also unzipped), .h5, .weights.h5, .weights.json.",
+        help="A saved Keras model: .keras (also unzipped), .h5, .weights.h5, .weights.json, a SavedModel, a TensorFlow "
+        "checkpoint; a URL of one (s3://, gs://, hf://, https://); - for standard input.",
+        show_default=False,
+    ),
+]
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE.json",
+        help="The model's architecture (model.to_json()), where SOURCE holds weights only.",
         show_default=False,
     ),
 ]
@@ -97,13 +107,13 @@ def common(
 
 
 @app.command(epilog=example("mha-convert inspect model.keras"))
-def inspect(source: Source, as_json: Json = False) -> None:
+def inspect(source: Source, config: Config = None, as_json: Json = False) -> None:
     """List the attention layers of a saved Keras model, with their sizes and placements."""
     from .inspection import inspection_as_json, inspection_as_text
     from .layers import survey
     from .readers import read
 
-    checkpoint = read(source)
+    checkpoint = read(source, config=config)
     findings = survey(checkpoint)
     if as_json:
         print_json(inspection_as_json(checkpoint, findings))
@@ -120,13 +130,14 @@ def inspect(source: Source, as_json: Json = False) -> None:
 def convert(
     source: Source,
     target: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             metavar="TARGET",
-            help="Ends in .safetensors or .pt.",
+            help="Ends in .safetensors or .pt; may be a URL.",
             show_default="<source's name>.safetensors in this folder",
         ),
     ] = None,
+    config: Config = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
     layer: LayerNames = None,
@@ -157,6 +168,7 @@ def convert(
         result = convert_file(
             source,
             target or default_target(source),
+            config=config,
             layout=layout,
             placement=placement,
             layers=layer,
@@ -173,7 +185,10 @@ def convert(
 @app.command(epilog=example("mha-convert verify model.keras attention.safetensors --reference keras"))
 def verify(
     source: Source,
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A file that convert wrote.", show_default=False)],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A file or URL that convert wrote.", show_default=False)
+    ],
+    config: Config = None,
     reference: Annotated[
         Literal["numpy", "keras"],
         typer.Option("--reference", help="What to prove against: the formula in NumPy, or genuine Keras as well."),
@@ -184,7 +199,7 @@ def verify(
     from .pipeline import verify_file
 
     with progress(as_json) as on_progress:
-        result = verify_file(source, target, reference=reference, on_progress=on_progress)
+        result = verify_file(source, target, config=config, reference=reference, on_progress=on_progress)
     show_report(result, as_json)
 
 
@@ -194,6 +209,7 @@ def explain(
     layer: Annotated[
         str | None, typer.Argument(metavar="LAYER", help="The layer's name.", show_default="all layers")
     ] = None,
+    config: Config = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
 ) -> None:
@@ -201,8 +217,9 @@ def explain(
     from .explain import alike, explanation
     from .pipeline import explain_file
 
-    for items in alike(explain_file(source, layer, layout=layout, placement=placement)):
-        typer.echo(explanation(items, source))
+    command = f"'{source}'" + (f" --config '{config}'" if config else "")
+    for items in alike(explain_file(source, layer, config=config, layout=layout, placement=placement)):
+        typer.echo(explanation(items, command))
 
 
 def show_report(result: "Report", as_json: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Role = Literal["layer", "optimizer", "metric"]
+Role = Literal["layer", "optimizer", "metric", "copy"]  # a copy: stored a second time under another name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,7 @@ class Checkpoint:
 
     ``repeats_shared_layers`` is True for formats that store a layer once for each model that uses it. ``check()``
     reads the whole file against its checksums, where the format has any, and raises ``ReadError``.
+    ``has_layer_names`` is False where groups are called after classes or numbers instead of the user's layers.
     """
 
     path: str
@@ -103,6 +104,7 @@ class Checkpoint:
     keras_version: str | None = None
     backend: str | None = None
     has_config: bool
+    has_layer_names: bool = True
     root: Group
     others: tuple[Variable, ...] = ()
     notes: tuple[str, ...] = ()

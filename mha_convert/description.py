@@ -8,6 +8,7 @@ from typing import Any
 
 from .datatypes import Checkpoint, LayerPlan, ModuleSpec, Plan
 from .errors import ReadError, printable
+from .locations import name_of
 
 FORM = 1
 
@@ -41,7 +42,7 @@ def describe_plan(plan: Plan, source: Checkpoint) -> str:
     """
     document = {
         "form": FORM,
-        "source": Path(source.path).name,
+        "source": name_of(source.path),
         "keras_version": source.keras_version,
         "layout": plan.layout,
         "placement": plan.placement,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from .conversion import describe, is_rescaled
 from .datatypes import LayerPlan, Piece
@@ -14,8 +13,8 @@ from .layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 STOCK = "MultiheadAttention"
 
 
-def explanation(items: Sequence[LayerPlan], source: Path) -> str:
-    """The text for layers of one kind, with the first one's numbers."""
+def explanation(items: Sequence[LayerPlan], source: str) -> str:
+    """The text for layers of one kind, with the first one's numbers; ``source`` is how a command names the file."""
     item = items[0]
     parts = (
         headline(items),
@@ -178,7 +177,7 @@ def traps_part(item: LayerPlan) -> Iterator[str]:
     yield ""
 
 
-def code_part(item: LayerPlan, source: Path) -> Iterator[str]:
+def code_part(item: LayerPlan, source: str) -> Iterator[str]:
     """The few lines to load and call it."""
     layer = item.layer
     name = layer.name.replace("'", r"\'")
@@ -188,7 +187,7 @@ def code_part(item: LayerPlan, source: Path) -> Iterator[str]:
     elif item.placement == "drop-in":
         choice = " --placement drop-in"
     yield "Convert, load and call:"
-    yield f"  $ mha-convert convert '{source}' attention.safetensors --layer '{name}' --prefix ''{choice}"
+    yield f"  $ mha-convert convert {source} attention.safetensors --layer '{name}' --prefix ''{choice}"
     yield ""
     yield "  import torch"
     if item.module.class_name == STOCK:

@@ -17,6 +17,9 @@ FORMATS = {
     "h5": "legacy HDF5, whole model",
     "h5-weights": "legacy HDF5, weights only",
     "weights.h5": ".weights.h5",
+    "preset": "KerasHub preset",
+    "saved-model": "TensorFlow SavedModel",
+    "tf-checkpoint": "TensorFlow checkpoint",
 }
 LEGEND = (
     "inputs: width of query, key and value. projected, drop-in, linear: what holds the layer in PyTorch, and the "
@@ -26,7 +29,7 @@ LEGEND = (
 
 def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
     """What ``inspect`` says."""
-    parts: list[str | Table] = [title(checkpoint), ""]
+    parts: list[str | Table] = [title(checkpoint), *unknown_line(checkpoint), ""]
     if findings.layers:
         parts += [layer_table(findings.layers), "", LEGEND]
     parts += [f"Not converted: {lookalike_line(item)}" for item in findings.lookalikes]
@@ -47,6 +50,31 @@ def title(checkpoint: Checkpoint) -> str:
     writer = f", Keras {printable(checkpoint.keras_version)}" if checkpoint.keras_version else ""
     backend = f" on {printable(checkpoint.backend)}" if checkpoint.backend else ""
     return f"{checkpoint.path}: {FORMATS.get(checkpoint.format, checkpoint.format)}{writer}{backend}"
+
+
+UNKNOWN = {
+    "keras_version": "the Keras version",
+    "backend": "the backend",
+    "config": "the layers' configuration (class, axes, masks, dropout)",
+    "layer_names": "the model's own layer names",
+}
+
+
+def unknown(checkpoint: Checkpoint) -> list[str]:
+    """What this file does not tell, as keys of ``UNKNOWN``."""
+    told = {
+        "keras_version": checkpoint.keras_version is not None,
+        "backend": checkpoint.backend is not None,
+        "config": checkpoint.has_config,
+        "layer_names": checkpoint.has_layer_names,
+    }
+    return [fact for fact, known in told.items() if not known]
+
+
+def unknown_line(checkpoint: Checkpoint) -> list[str]:
+    """The same for people; nothing where the file tells all."""
+    facts = [UNKNOWN[fact] for fact in unknown(checkpoint)]
+    return [f"Not in this file: {', '.join(facts)}."] if facts else []
 
 
 def layer_table(layers: Iterable[AttentionLayer]) -> Table:
@@ -151,7 +179,7 @@ def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
 def sort_variables(checkpoint: Checkpoint, converted: Iterable[AttentionLayer]) -> dict[str, list[Variable]]:
     """Every variable of the file under one heading."""
     paths = {variable.path for layer in converted for variable in layer.variables}
-    sorted_: dict[str, list[Variable]] = {"attention": [], "other": [], "optimizer": [], "metric": []}
+    sorted_: dict[str, list[Variable]] = {"attention": [], "other": [], "optimizer": [], "metric": [], "copy": []}
     for variable in checkpoint.variables:
         heading = "attention" if variable.path in paths else "other" if variable.role == "layer" else variable.role
         sorted_[heading].append(variable)
@@ -173,6 +201,7 @@ def variables_line(checkpoint: Checkpoint, findings: Findings) -> str:
         "other": "of other layers",
         "optimizer": "of the optimizer",
         "metric": "of metrics",
+        "copy": "stored a second time",
     }
     counts = variable_counts(checkpoint, findings.layers)
     parts = [
@@ -190,6 +219,7 @@ def inspection_as_json(checkpoint: Checkpoint, findings: Findings) -> dict[str, 
         "format": checkpoint.format,
         "keras_version": checkpoint.keras_version,
         "backend": checkpoint.backend,
+        "unknown": unknown(checkpoint),
         "layers": [layer_as_json(layer) for layer in findings.layers],
         "not_converted": [lookalike_as_json(item) for item in findings.lookalikes],
         "variables": variable_counts(checkpoint, findings.layers),

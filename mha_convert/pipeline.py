@@ -3,7 +3,6 @@
 read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify the draft ─▶ give it its name
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,6 +15,7 @@ from .datatypes import AttentionLayer, Checkpoint, LayerPlan, Lookalike, Plan, R
 from .description import TargetDescription, describe_plan, parse_description
 from .errors import LayerError, VerificationError, WriteError, printable
 from .layers import Findings, select, survey
+from .locations import STANDARD_INPUT, StrPath, is_remote, is_url, local_copy, locate, name_of
 from .module_source import module_source
 from .readers import read
 from .writers import StoredTarget, check_target, draft, open_target, writer_for
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from .verification import Progress
 
-StrPath = str | os.PathLike[str]
 UNPROVEN = "none"
-KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5")
+KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
 
 
 def convert_file(
     source: StrPath,
     target: StrPath,
     *,
+    config: StrPath | None = None,
     layout: str = "mha",
     placement: str = "projected",
     layers: Sequence[str] | None = None,
@@ -47,8 +47,9 @@ def convert_file(
     """Convert the attention layers of a saved Keras model to a PyTorch ``state_dict``, and prove the result.
 
     Args:
-        source: a ``.keras``, ``.h5`` or ``.weights.h5`` file.
-        target: ends in ``.safetensors`` or ``.pt``; exists afterwards only if it was proven.
+        source: whatever ``read`` takes: a file, a folder or a URL.
+        target: ends in ``.safetensors`` or ``.pt``; exists afterwards only if it was proven. May be a URL.
+        config: the model's JSON, where the source holds weights only.
         layout: ``"mha"`` or ``"linear"``, see ``docs/layouts.md``.
         placement: ``"projected"`` or ``"drop-in"``.
         layers: names of the layers to convert; None for all.
@@ -62,7 +63,7 @@ def convert_file(
     Raises:
         ReadError, LayerError, LayoutError, WriteError, VerificationError: nothing was written.
     """
-    path, writer = Path(target), writer_for(target)
+    path, writer = locate(target), writer_for(target)
     check_target(path, overwrite=overwrite)
     refuse_source_as_target(source, path)
     if module is not None:
@@ -72,7 +73,7 @@ def convert_file(
         refuse_source_as_target(source, Path(module))
         if Path(module).resolve() == path.resolve():
             raise WriteError(f"{path}: is to be the target and the module's source at once. Give two names.")
-    checkpoint = read(source)
+    checkpoint = read(source, config=config)
     findings = survey(checkpoint)
     chosen = layouts.plan(
         convertible(checkpoint, findings, layers), layout=layout, placement=placement, prefix=prefix, dtype=dtype
@@ -80,7 +81,7 @@ def convert_file(
     checkpoint.check()
     with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
         if module is not None:
-            text = module_source(chosen, Path(source).name, path.name)
+            text = module_source(chosen, name_of(source), path.name)
             stack.enter_context(draft(Path(module), overwrite=overwrite)).write_text(text, encoding="utf-8")
         drafted = stack.enter_context(draft(path, overwrite=overwrite))
         writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
@@ -88,13 +89,19 @@ def convert_file(
 
 
 def verify_file(
-    source: StrPath, target: StrPath, *, reference: str = "numpy", on_progress: "Progress | None" = None
+    source: StrPath,
+    target: StrPath,
+    *,
+    config: StrPath | None = None,
+    reference: str = "numpy",
+    on_progress: "Progress | None" = None,
 ) -> Report:
     """Prove an existing target against the source, by reading both files again.
 
     Args:
-        source: the Keras file.
-        target: a file that ``convert_file`` wrote; it says itself which layers it holds, and how.
+        source: whatever ``read`` takes.
+        target: a file or URL that ``convert_file`` wrote; it says itself which layers it holds, and how.
+        config: the model's JSON, where the source holds weights only.
         reference: ``"numpy"`` or ``"keras"``.
         on_progress: called with a layer's name, its index and the number of layers.
 
@@ -103,12 +110,14 @@ def verify_file(
         LayerError, LayoutError: the source does not have the target's layers.
         VerificationError: the target is not what the source's layers compute.
     """
-    checkpoint = read(source)
+    checkpoint = read(source, config=config)
     findings = survey(checkpoint)
-    described = parse_description(open_target(target).description, Path(target))
+    path = locate(target)
+    written = local_copy(path)
+    described = parse_description(open_target(written).description, path)
     chosen = plan_again(findings, described, source, target)
     checkpoint.check()
-    return prove(checkpoint, findings, chosen, Path(target), Path(target), reference, on_progress)
+    return prove(checkpoint, findings, chosen, written, path, reference, on_progress)
 
 
 def prove(
@@ -238,24 +247,37 @@ def unseen(checkpoint: Checkpoint, chosen: Plan) -> tuple[str, ...]:
 
 
 def explain_file(
-    source: StrPath, layer: str | None = None, *, layout: str = "mha", placement: str = "projected"
+    source: StrPath,
+    layer: str | None = None,
+    *,
+    config: StrPath | None = None,
+    layout: str = "mha",
+    placement: str = "projected",
 ) -> tuple[LayerPlan, ...]:
     """The plans of one layer or of all, for ``explain``."""
-    checkpoint = read(source)
+    checkpoint = read(source, config=config)
     chosen = convertible(checkpoint, survey(checkpoint), None if layer is None else [layer])
     return tuple(layouts.plan([item], layout=layout, placement=placement, prefix="").layers[0] for item in chosen)
 
 
 def default_target(source: StrPath) -> Path:
     """``<source's name>.safetensors`` in the current folder."""
-    name = Path(source).name
+    name = name_of(source)
+    if not name or str(source) == STANDARD_INPUT:
+        raise WriteError(f"{source}: has no name to call the target after. Give TARGET.")
     suffix = next((end for end in KERAS_SUFFIXES if name.lower().endswith(end) and name.lower() != end), "")
     return Path(f"{name[: len(name) - len(suffix)]}.safetensors")
 
 
 def refuse_source_as_target(source: StrPath, target: Path) -> None:
     """The source is never written to."""
-    if target.exists() and Path(source).exists() and target.samefile(source):
+    place = Path(source) if not is_url(source) else None
+    is_same = (
+        str(target) == str(source)
+        if place is None or is_remote(target)
+        else target.exists() and place.exists() and target.samefile(place)
+    )
+    if is_same:
         raise WriteError(f"{target}: is the source itself. Give another name.")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 OURS = ("MultiHeadAttention", "CachedMultiHeadAttention", "MyMHA", "GroupedQueryAttention", "GroupQueryAttention")
-READ = ("keras", "ext_keras", "h5", "weightsonly.h5", "weights.h5", "dir", "sharded")
+READ = ("keras", "ext_keras", "h5", "weightsonly.h5", "weights.h5", "dir", "sharded", "tfckpt", "savedmodel")
 # What is refused until the whole family is taken, by the corpus' name of the model.
 REFUSED = {
     "gqa": "grouped heads",

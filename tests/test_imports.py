@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "mha_convert"
-BASE = {"datatypes", "errors"}
+BASE = {"datatypes", "errors", "locations"}
 # What each part may import of ours, beside `datatypes` and `errors` (and its own folder).
 ALLOWED = {
     "datatypes": set(),
     "errors": set(),
+    "locations": set(),
     "readers": set(),
     "layers": set(),
     "layouts": set(),

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import shutil
+import tarfile
 import zipfile
 
 import h5py
@@ -84,14 +85,32 @@ def zip_of(**members):
     return buffer.getvalue()
 
 
+def tar_of(mode: str, *names: str) -> bytes:
+    """An archive of members with one byte each."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode=mode) as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            archive.addfile(member, io.BytesIO(b"x"))
+    return content.getvalue()
+
+
 IMPOSTORS = {
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "a Git LFS pointer.*git lfs pull"),
     "html": (b"<!DOCTYPE html><html><body>404</body></html>", "a web page"),
     "html with space": (b"\n\n  <html>", "a web page"),
     "pickle": (pickle.dumps({"a": 1}), "a Python pickle, which could run code"),
-    "zip in zip": (zip_of(inner__zip=b"PK"), "a zip in a zip.*Unpack"),
-    "keras in zip": (zip_of(model__keras=b"PK"), "a zip that holds a .keras file.*Unpack"),
-    "h5 in zip": (zip_of(model__h5=b"x"), "a zip that holds an HDF5 file"),
+    "zip in zip": (zip_of(inner__zip=b"PK"), "a zip in a zip archive: 'inner.zip'.*Unpack it .`unzip "),
+    "keras in zip": (zip_of(model__keras=b"PK"), "a zip archive that holds the .keras file 'model.keras'.*Unpack it .`unzip "),
+    "h5 in zip": (zip_of(model__h5=b"x"), "a zip archive that holds the HDF5 file 'model.h5'"),
+    "saved model in zip": (zip_of(saved__model=b"", **{"saved_model.pb": b"x"}), "a zip archive of a SavedModel, 'saved_model.pb'.*give the folder"),
+    "keras in tar": (tar_of("w", "a/model.keras"), "a tar archive that holds the .keras file 'a/model.keras'.*`tar xf "),
+    "h5 in tar.gz": (tar_of("w:gz", "a/x.txt", "a/model.h5"), "a tar archive that holds the HDF5 file 'a/model.h5'"),
+    "checkpoint in tar.bz2": (tar_of("w:bz2", "m/ckpt.index"), "holds the TensorFlow checkpoint 'm/ckpt.index'"),
+    "saved model in tar.xz": (tar_of("w:xz", "m/saved_model.pb"), "a tar archive of a SavedModel, 'm/saved_model.pb'"),
+    "other tar": (tar_of("w:gz", "x.txt"), "a tar archive without a Keras file"),
+    "cut tar.gz": (tar_of("w:gz", "x.txt")[:30], "a gzip archive"),
     "npz": (zip_of(kernel__npy=b"x"), "a NumPy .npz archive"),
     "other zip": (zip_of(readme__txt=b"x"), "a zip archive without Keras' config.json"),
     "broken zip": (zip_of(config__json=b"{}")[:-30], "a zip archive that ends too early"),
@@ -124,11 +143,12 @@ def test_pytorch_and_safetensors_files_are_named(tmp_path):
 
 
 def test_folders_and_other_things(tmp_path, corpus):
-    assert "a folder" in refusal(tmp_path)
-    assert "a TensorFlow SavedModel" in refusal(corpus / "keras-2.10/square.savedmodel")
-    assert "a folder of TensorFlow checkpoints" in refusal(corpus / "keras-2.10/square.tfckpt")
-    assert "part of a TensorFlow checkpoint" in refusal(corpus / "keras-2.10/square.tfckpt/checkpoint")
-    assert "part of a TensorFlow checkpoint" in refusal(corpus / "keras-2.10/square.tfckpt/ckpt.index")
+    assert "a folder without a saved model" in refusal(tmp_path)
+    (tmp_path / "b.keras").touch()
+    (tmp_path / "a.h5").touch()
+    assert "a folder that holds a.h5, b.keras" in refusal(tmp_path)
+    (tmp_path / "x.index").write_bytes(b"of a book" * 9)
+    assert "a part of a TensorFlow checkpoint, damaged or of a save that did" in refusal(tmp_path / "x.index")
     assert "there is no such file" in refusal(tmp_path / "missing.keras")
     os.mkfifo(tmp_path / "pipe.keras")
     assert "a device, pipe or socket" in refusal(tmp_path / "pipe.keras")
@@ -316,3 +336,9 @@ def test_a_directory_that_points_elsewhere_is_damage(golden, tmp_path, place):
     entry = data.rindex(b"PK\x01\x02", 0, data.rindex(b"model.weights.h5"))
     data[entry + 42 : entry + 46] = place.to_bytes(4, "little")
     assert "the zip archive cannot be read: " in refusal(write(tmp_path / "x.keras", bytes(data)))
+
+
+def test_one_shard_alone_leads_to_its_index(corpus, tmp_path):
+    folder = shards(corpus, tmp_path)
+    with pytest.raises(ReadError, match="is one shard of 'model.weights.json' beside it"):
+        mha_convert.read(folder / "model_00001.weights.h5")

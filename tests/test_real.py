@@ -11,7 +11,21 @@ from mha_convert.layers import survey
 INDEX = SHARED / "real" / "index.json"
 ROWS = json.loads(INDEX.read_text()) if INDEX.exists() else []
 READ = [row for row in ROWS if row["file"].endswith((".h5", ".keras"))]
-OTHERS = [row for row in ROWS if not row["file"].endswith((".h5", ".keras"))]
+SAVED_MODELS = {  # folder: attention layers that the index of files does not list
+    "gspc-savedmodel/models/transformer_model": [
+        "transformer_block/att",
+        "transformer_block_1/att",
+        "transformer_block_2/att",
+    ],
+    "neg-basic-pitch/nmp": [],
+    "neg-savedmodel-lstm/models/lstm_model": [],
+    "neg-spatial-transformer/models/transformer_model": [],
+}
+REFUSED = {
+    "ckpt-index-only": "the index of a TensorFlow checkpoint without its data: 'transformer.data-00000-of-00001' not",
+    "ckpt-index-only/transformer.index": "the index of a TensorFlow checkpoint without its data",
+    "odd-zip-in-zip/ws-gru-mesa.zip": "a zip archive that holds the .keras file 'classifier.keras'",
+}
 
 
 def test_the_real_files_are_there(real):
@@ -39,12 +53,28 @@ def test_every_layer_is_found_converted_and_proven(real, tmp_path, row):
         assert not [item for item in report.lookalikes if item.blocking]
 
 
-@pytest.mark.parametrize("row", OTHERS, ids=lambda row: row["file"])
-def test_everything_else_is_named(real, row):
-    path = real / row["file"]
-    if path.exists():
-        with pytest.raises(mha_convert.ReadError, match="this is .*, expected a saved Keras model"):
-            mha_convert.read(path)
+@pytest.mark.parametrize("folder", SAVED_MODELS)
+def test_saved_models_are_read_from_any_of_their_files(real, tmp_path, folder):
+    names = SAVED_MODELS[folder]
+    for source in (real / folder, real / folder / "saved_model.pb"):
+        assert [layer.name for layer in mha_convert.find_layers(mha_convert.read(source))] == names
+    for layout in ("mha", "linear"):
+        if names:
+            assert mha_convert.convert_file(real / folder, tmp_path / f"{layout}.pt", layout=layout).proven
+        else:
+            with pytest.raises(mha_convert.LayerError, match="no MultiHeadAttention in it"):
+                mha_convert.convert_file(real / folder, tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize("source", REFUSED)
+def test_everything_odd_is_named(real, source):
+    with pytest.raises(mha_convert.ReadError, match=REFUSED[source]):
+        mha_convert.read(real / source)
+
+
+def test_every_file_of_the_index_is_tried_here():
+    tried = [row["file"] for row in READ] + list(REFUSED)
+    assert all(row["file"] in tried or row["file"].startswith(tuple(SAVED_MODELS)) for row in ROWS)
 
 
 def test_false_friends_are_named_and_not_taken(real):

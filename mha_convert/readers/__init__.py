@@ -1,13 +1,25 @@
 """How is this file read? A format is one module with ``accepts(head, path)`` and ``read(path)``."""
 
-import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, reason
-from . import keras_folder, keras_zip, legacy_hdf5, sharded, weights_hdf5
+from ..locations import (
+    STANDARD_INPUT,
+    StrPath,
+    is_file,
+    is_remote,
+    locate,
+    open_binary,
+    seekable,
+    standard_input,
+    store_errors,
+)
+from . import keras_folder, keras_zip, legacy_hdf5, saved_model, sharded, tf_checkpoint, weights_hdf5
+from ._config import Json, read_architecture
 from .impostors import recognise
 
 
@@ -15,48 +27,68 @@ class Reader(Protocol):
     """What a reader module offers."""
 
     def accepts(self, head: bytes, path: Path) -> bool:
-        """Whether the content is of this format."""
+        """Whether the content is of this format; ``head`` is empty for a folder."""
 
-    def read(self, path: Path) -> Checkpoint:
-        """Describe the model."""
+    def read(self, path: Path, architecture: Json | None = None) -> Checkpoint:
+        """Describe the model; ``architecture`` is its JSON where that lies in a file of its own."""
 
 
-READERS: tuple[Reader, ...] = (keras_zip, keras_folder, legacy_hdf5, weights_hdf5, sharded)
+READERS: tuple[Reader, ...] = (
+    keras_zip,
+    keras_folder,
+    legacy_hdf5,
+    weights_hdf5,
+    sharded,
+    saved_model,
+    tf_checkpoint,
+)
 HEAD_SIZE = 512
 
 
-def read(path: str | os.PathLike[str]) -> Checkpoint:
+def read(path: StrPath, *, config: StrPath | None = None) -> Checkpoint:
     """Describe a saved Keras model without loading it: no array is read, nothing in the file is run.
 
     What the file is, is decided by its content and never by its name.
 
     Args:
-        path: a ``.keras``, ``.h5``/``.hdf5`` or ``.weights.h5`` file of any Keras since 2.4; an unzipped ``.keras``
-            folder; the ``.weights.json`` of sharded weights, or the folder with it.
+        path: what any Keras since 2.2 wrote, or a URL of it (``s3://``, ``gs://``, ``hf://``, ``https://``, …): a
+            ``.keras``, ``.h5``/``.hdf5`` or ``.weights.h5`` file; an unzipped ``.keras`` or a KerasHub preset; the
+            ``.weights.json`` of sharded weights; a SavedModel; a TensorFlow checkpoint. ``"-"`` is standard input.
+        config: the model's architecture (``model.to_json()``, ``config.json``), where ``path`` holds weights only.
 
     Raises:
         ReadError: the file is missing, damaged, or something else; the message says what it really is.
     """
-    source = Path(path)
+    source = standard_input() if str(path) == STANDARD_INPUT else locate(path)
+    architecture = None if config is None else read_architecture(locate(config))
     head = first_bytes(source)
+    in_place = seekable(source) if head else source
     for reader in READERS:
-        if reader.accepts(head, source):
-            return reader.read(source)
-    impostor = recognise(head, source)
-    raise ReadError(f"{source}: this is {impostor.what}, expected a saved Keras model. {impostor.next_step}")
+        if reader.accepts(head, in_place):
+            return replace(reader.read(in_place, architecture), path=str(path))
+    impostor = recognise(head, in_place)
+    raise ReadError(f"{path}: this is {impostor.what}, expected a saved Keras model. {impostor.next_step}")
 
 
 def first_bytes(source: Path) -> bytes:
     """The beginning of the file, none of a folder; what is no regular file is refused, unopened."""
     try:
-        mode = source.stat().st_mode
-        if stat.S_ISDIR(mode):
-            return b""
-        if not stat.S_ISREG(mode):
-            raise ReadError(f"{source}: this is a device, pipe or socket, expected a file. Give a file on a disk.")
-        with source.open("rb") as file:
-            return file.read(HEAD_SIZE)
+        with store_errors(source):
+            if is_remote(source) and not is_file(source) and tf_checkpoint.has_index(source):
+                return b""
+            mode = source.stat().st_mode
+            if stat.S_ISDIR(mode):
+                return b""
+            if not stat.S_ISREG(mode):
+                raise ReadError(
+                    f"{source}: this is a device, pipe or socket, expected a file. Give a file on a disk, or `-` to "
+                    "read standard input."
+                )
+            with open_binary(source) as file:
+                return file.read(HEAD_SIZE)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and tf_checkpoint.has_index(source):
+            return b""
         raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path and its permissions.") from error
     except ValueError as error:  # a NUL in the path
         raise ReadError(f"{source!r}: is not a path ({error}). Check the path.") from error

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..datatypes import LayerConfig
-from ..errors import ReadError, printable
+from ..datatypes import Group, LayerConfig
+from ..errors import ReadError, printable, reason
+from ..locations import open_binary, size_of, store_errors
 
 Json = Mapping[str, Any]
 Version = tuple[int, ...]
+MAX_JSON = 32 << 20
 ATTENTION_TAKES_MASKS = (2, 10)
 MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
 
@@ -31,6 +33,83 @@ def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
     return document
 
 
+def json_file(path: Path) -> bytes:
+    """The content of a file of JSON, bounded."""
+    try:
+        with store_errors(path):
+            size = size_of(path)
+            if size > MAX_JSON:
+                raise ReadError(f"{path}: is {size} bytes, expected at most {MAX_JSON}. Keras did not write this.")
+            with open_binary(path) as file:
+                return file.read(MAX_JSON + 1)
+    except OSError as error:
+        raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
+
+
+def read_architecture(path: Path) -> Json:
+    """A model's JSON from a file of its own: ``model.to_json()``, ``config.json``, or a dumped ``get_config()``.
+
+    Raises:
+        ReadError: it is no JSON, or no model's.
+    """
+    text: Any = json_file(path)
+    for _ in range(2):  # json.dump(model.to_json()) writes JSON in a JSON string
+        text = json_value(text, path)
+        if not isinstance(text, str):
+            break
+    document = mapping(text)
+    if isinstance(document.get("layers"), list) and "config" not in document:
+        document = {"class_name": "Functional", "config": document}
+    if not isinstance(document.get("class_name"), str) or "config" not in document:
+        raise ReadError(
+            f"{path}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
+            "Give what model.to_json() returned."
+        )
+    return document
+
+
+def json_value(text: str | bytes, path: Path) -> Any:
+    """Any JSON value."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ReadError(
+            f"{path}: is not valid JSON: {printable(error)}. Give what model.to_json() returned."
+        ) from error
+
+
+def refuse_architecture(architecture: Json | None, path: Path) -> None:
+    """A file with a configuration of its own needs no second one."""
+    if architecture is not None:
+        raise ReadError(f"{path}: has its own configuration, another one would contradict it. Leave --config out.")
+
+
+def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: bool = True) -> None:
+    """A separate architecture must know the file's layers.
+
+    Args:
+        root: the file's tree, with the architecture's configurations.
+        architecture: None where there is none.
+        path: the file.
+        by_name: whether the file names every layer; else one that fits is enough.
+    """
+    if architecture is None:
+        return
+    layers = [group for group in root.children.values() if any(inner.variables for inner in group.walk())]
+    strangers = [group.name for group in layers if group.config is None]
+    if strangers and (by_name or len(strangers) == len(layers)):
+        if not child_layers(architecture):
+            raise ReadError(
+                f"{path}: the given architecture lists no layers: a model of a class of its own does not describe "
+                "its insides, so it tells nothing here. Leave --config out."
+            )
+        known = ", ".join(f"'{printable(layer_config(entry).name)}'" for entry in child_layers(architecture)[:6])
+        raise ReadError(
+            f"{path}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
+            f"(it has {known}). It is another model's; give this model's."
+        )
+
+
 def mapping(value: Any) -> Json:
     """``value`` where it is an object, an empty one where it is anything else."""
     return value if isinstance(value, dict) else {}
@@ -38,7 +117,8 @@ def mapping(value: Any) -> Json:
 
 def child_layers(config: Json) -> list[Json]:
     """Entries of a Functional or Sequential model, in Keras' order; empty for every other layer."""
-    layers = mapping(config.get("config")).get("layers")
+    inner = config.get("config")
+    layers = inner if isinstance(inner, list) else mapping(inner).get("layers")  # a list: Sequential before Keras 2.2.3
     return [entry for entry in layers if isinstance(entry, dict)] if isinstance(layers, list) else []
 
 

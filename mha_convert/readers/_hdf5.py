@@ -21,6 +21,7 @@ import numpy as np
 
 from ..datatypes import Array, Role, Variable
 from ..errors import ReadError, printable
+from ..locations import fetch, is_remote, open_binary, size_of
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 STORED_AS = {"V2": "bfloat16"}  # Keras writes bfloat16 as 2 opaque bytes; no other 2-byte opaque type is known.
@@ -32,7 +33,7 @@ class FileWindow(io.RawIOBase):
     """A part of a file as a file of its own: the HDF5 image inside an uncompressed zip member."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
-        self.file, self.start, self.size, self.position = path.open("rb"), start, size, 0
+        self.file, self.start, self.size, self.position = open_binary(path), start, size, 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move within the window."""
@@ -47,9 +48,11 @@ class FileWindow(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer`` from the window; h5py calls this."""
         self.file.seek(self.start + self.position)
-        count = self.file.readinto(memoryview(buffer)[: max(0, self.size - self.position)])
-        self.position += count
-        return count
+        part = memoryview(buffer)[: max(0, self.size - self.position)]
+        content = self.file.read(len(part))
+        part[: len(content)] = content
+        self.position += len(content)
+        return len(content)
 
     def readable(self) -> bool:
         """Always."""
@@ -93,7 +96,7 @@ class Hdf5Image:
         """The bytes of the image, seekable; a window beyond the file's end is refused."""
         if self.content is not None:
             return io.BytesIO(self.content)
-        size = self.path.stat().st_size
+        size = size_of(self.path)
         if self.start + self.length > size:
             raise ReadError(
                 f"{self.path}: its weights would end at byte {self.start + self.length}, but the file has {size}. "
@@ -106,14 +109,20 @@ class Hdf5Image:
         """Bytes in the image."""
         if self.content is not None:
             return len(self.content)
-        return self.path.stat().st_size - self.start if self.size is None else self.size
+        return size_of(self.path) - self.start if self.size is None else self.size
+
+    def part(self, offset: int, size: int) -> Array:
+        """``size`` bytes from ``offset`` on, read-only: a view where the image is local, a copy from a store."""
+        if self.content is None and is_remote(self.path):
+            return fetch(self.path, self.start + offset, size)
+        return self.mapped[offset : offset + size]
 
     @cached_property
-    def bytes(self) -> Array:
-        """The whole image as a read-only array of bytes, mapped and not loaded."""
+    def mapped(self) -> Array:
+        """The whole image as bytes, mapped and not loaded."""
         if self.content is not None:
             return np.frombuffer(self.content, np.uint8)
-        return np.memmap(self.path, np.uint8, "r", self.start, (self.length,))
+        return fetch(self.path, self.start, self.length)
 
 
 @dataclass(frozen=True)
@@ -202,12 +211,12 @@ class Hdf5Array:
         creation = dataset.id.get_create_plist()
         if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
             raise ReadError(f"{place}: keeps its numbers in another file. Keras never writes that; it is not read.")
-        stored, offset = dataset.dtype, dataset.id.get_offset()
+        stored, offset, size = dataset.dtype, dataset.id.get_offset(), dataset.nbytes
         dtype = STORED_AS.get(stored.str.lstrip("|"), stored.name)
-        if offset is not None and creation.get_nfilters() == 0 and offset + dataset.nbytes <= image.length:
+        if offset is not None and creation.get_nfilters() == 0 and offset + size <= image.length:
 
             def read() -> Array:
-                return as_native(np.ndarray(shape, stored, image.bytes, offset), dtype, place)
+                return as_native(np.ndarray(shape, stored, image.part(offset, size)), dtype, place)
         else:
             if math.prod(shape) and dataset.id.get_storage_size() == 0:
                 raise ReadError(

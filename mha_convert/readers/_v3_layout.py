@@ -5,7 +5,6 @@ Written by Keras 2.12 and later (``saving_lib``). A layer's variables are number
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +12,20 @@ from typing import Any
 
 from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
 from ..errors import ReadError, printable
-from ._config import Json, Version, child_layers, hidden_masks, layer_config, version_of
+from ._config import Json, Version, check_fits, child_layers, hidden_masks, layer_config, version_of
 from ._hdf5 import Hdf5Array, Hdf5Group, Hdf5Image
-from ._layer_names import assign, between
+from ._layer_names import WEIGHTED_LAYERS_COUNT_TWICE, assign, between
+from ._losses import lost_by_optimizer
 from ._tree import Node
 
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14
 NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
 NESTED_LISTS_ARE_LOST = ((2, 12), (3, 15))
+
+
+def is_keras_3(architecture: Json) -> bool:
+    """Keras 3 writes where a class lives, Keras 2 which version it is."""
+    return "module" in architecture
 
 
 def is_v3(root: Hdf5Group) -> bool:
@@ -29,7 +34,13 @@ def is_v3(root: Hdf5Group) -> bool:
 
 
 def read_weights(
-    images: Sequence[Hdf5Image], *, path: Path, format: str, keras_version: str | None, model: Json | None
+    images: Sequence[Hdf5Image],
+    *,
+    path: Path,
+    format: str,
+    keras_version: str | None,
+    model: Json | None = None,
+    architecture: Json | None = None,
 ) -> Checkpoint:
     """Describe v3 weights, in one image or in several that make one tree.
 
@@ -39,7 +50,12 @@ def read_weights(
         format: its name.
         keras_version: of the Keras that saved, where known.
         model: its ``config.json``, where there is one.
+        architecture: the same from a file of its own, which may be another model's.
     """
+    if architecture is not None:
+        model = architecture
+        written_by = architecture.get("keras_version")
+        keras_version = keras_version or (written_by if isinstance(written_by, str) else None)
     version = version_of(keras_version)
     root = Node()
     for image in images:
@@ -52,7 +68,10 @@ def read_weights(
         for node in root.children.pop(name, Node()).walk()
         for variable in node.variables.values()
     )
-    tree = Namer(version).group(root, "", "", model or {}, outermost=True)
+    tree = Namer(version, path if architecture and not is_keras_3(architecture) else None).group(
+        root, "", "", model or {}, outermost=True
+    )
+    check_fits(tree, architecture, path)
     notes = (
         *lost_in_nested_lists(tree, version, root),
         *lost_by_optimizer(tree, others),
@@ -63,6 +82,7 @@ def read_weights(
         format=format,
         keras_version=keras_version,
         has_config=model is not None,
+        has_layer_names=model is not None or any(node.label for node in root.walk()),
         root=tree,
         others=others,
         notes=notes,
@@ -108,9 +128,10 @@ def natural(name: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Namer:
-    """Turns nodes into named groups."""
+    """Turns nodes into named groups; ``unsure`` is the file where its Keras version would have to be guessed."""
 
     version: Version
+    unsure: Path | None = None
 
     def group(self, node: Node, path: str, name: str, entry: Json, *, outermost: bool) -> Group:
         """The group at ``path``; ``entry`` is its own JSON (empty where unknown).
@@ -135,6 +156,13 @@ class Namer:
         labels = {group: child.label for group, child in node.children.items() if child.label}
         weighted = [group for group, child in node.children.items() if child.has_variables()]
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
+        if self.unsure and not self.version and not labels:
+            doubled = assign(model, node.children, labels, weighted, WEIGHTED_LAYERS_COUNT_TWICE[0])
+            if doubled != entries:
+                raise ReadError(
+                    f"{self.unsure}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
+                    'the architecture does not say who wrote it. Add "keras_version": "2.15.0" (yours) to the JSON.'
+                )
         order = {group: position for position, group in enumerate(entries)}
         if labels:
             positions = {layer_config(entry).name: i for i, entry in enumerate(child_layers(model))}
@@ -181,16 +209,3 @@ def may_hold_lists(group: Group) -> bool:
     """A custom class that is not itself an attention layer."""
     is_custom = group.config is not None and group.config.registered_name is not None
     return is_custom and not any(name.endswith("query_dense") for name in group.children)
-
-
-def lost_by_optimizer(tree: Group, others: tuple[Variable, ...]) -> Iterator[str]:
-    """An optimizer keeps state in the shape of every trained variable: a shape without variable was lost."""
-    kept = {variable.shape for group in tree.walk() for variable in group.variables.values()}
-    slots = Counter(variable.shape for variable in others if variable.role == "optimizer" and len(variable.shape) > 1)
-    lost = sorted(shape for shape in slots if shape not in kept)
-    if lost:
-        shapes = ", ".join(str(shape) for shape in lost[:5])
-        yield (
-            f"The optimizer holds state for variables of shape {shapes}, which the file does not hold: these layers "
-            "were not saved. Save the weights of those layers on their own."
-        )

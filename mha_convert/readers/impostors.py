@@ -3,9 +3,24 @@
 Rows of data: how the file begins or what it holds, what it is, what to do.
 """
 
+import io
+import lzma
+import tarfile
 import zipfile
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import IO
+
+from ..errors import printable
+from ..locations import open_binary
+
+MAX_LOOK, MAX_MEMBERS = 64 << 20, 1000
+MODEL_ENDINGS = (".keras", ".h5", ".hdf5", ".weights.json")
+COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
 
 
 @dataclass(frozen=True)
@@ -16,8 +31,6 @@ class Impostor:
     next_step: str
 
 
-RESAVE_SAVED_MODEL = "SavedModel is not read yet; load it where it was made and save it as .keras or .weights.h5."
-RESAVE_CHECKPOINT = "Checkpoints are not read yet; load the weights where they were made and save them as .weights.h5."
 SAVE_AGAIN = "Save the model with model.save('x.keras') in the Keras that can load it."
 PICKLE = Impostor("a Python pickle, which could run code and is not opened", SAVE_AGAIN)
 
@@ -39,34 +52,34 @@ BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
         b"{",
         Impostor(
             "JSON text: an architecture without weights",
-            "Give the file that holds the weights (.weights.h5 or .h5).",
+            "Give the file with the weights (.weights.h5 or .h5), and this one with --config.",
         ),
     ),
 )
 
+UNPACK = "Unpack it (`{command}`) and give that file."
+# How a member's name ends; {kind} of archive, {member}, and the {command} that unpacks it.
 BY_MEMBER: tuple[tuple[str, Impostor], ...] = (
     ("data.pkl", Impostor("a PyTorch file already", "Load it with torch.load(path, weights_only=True).")),
     (".npy", Impostor("a NumPy .npz archive", SAVE_AGAIN)),
     (
         "saved_model.pb",
+        Impostor("a {kind} archive of a SavedModel, {member}", "Unpack it (`{command}`) and give the folder."),
+    ),
+    (".keras", Impostor("a {kind} archive that holds the .keras file {member}", UNPACK)),
+    (".h5", Impostor("a {kind} archive that holds the HDF5 file {member}", UNPACK)),
+    (".hdf5", Impostor("a {kind} archive that holds the HDF5 file {member}", UNPACK)),
+    (
+        ".index",
         Impostor(
-            "a zip of a TensorFlow SavedModel",
-            RESAVE_SAVED_MODEL,
+            "a {kind} archive that holds the TensorFlow checkpoint {member}",
+            "Unpack it (`{command}`) and give the folder.",
         ),
     ),
-    (".keras", Impostor("a zip that holds a .keras file", "Unpack it and give the .keras file inside.")),
-    (".h5", Impostor("a zip that holds an HDF5 file", "Unpack it and give the .h5 file inside.")),
-    (".zip", Impostor("a zip in a zip", "Unpack it and give the Keras file inside.")),
+    (".zip", Impostor("a zip in a {kind} archive: {member}", UNPACK)),
 )
 
 BY_FILE_IN_FOLDER: tuple[tuple[str, Impostor], ...] = (
-    (
-        "saved_model.pb",
-        Impostor(
-            "a TensorFlow SavedModel",
-            RESAVE_SAVED_MODEL,
-        ),
-    ),
     (
         "model.weights.h5",
         Impostor(
@@ -74,23 +87,13 @@ BY_FILE_IN_FOLDER: tuple[tuple[str, Impostor], ...] = (
             "Give the file model.weights.h5 in it.",
         ),
     ),
-    (
-        "checkpoint",
-        Impostor(
-            "a folder of TensorFlow checkpoints",
-            RESAVE_CHECKPOINT,
-        ),
-    ),
 )
 
 CHECKPOINT = Impostor(
-    "part of a TensorFlow checkpoint",
-    RESAVE_CHECKPOINT,
+    "a part of a TensorFlow checkpoint, damaged or of a save that did not end",
+    "Give the checkpoint's files (x.index, x.data-00000-of-00001), or copy them again.",
 )
-SAVED_MODEL_FILE = Impostor(
-    "part of a TensorFlow SavedModel",
-    RESAVE_SAVED_MODEL,
-)
+SAVED_MODEL_FILE = Impostor("a part of a TensorFlow SavedModel", "Give the folder with saved_model.pb.")
 SAFETENSORS = Impostor("a safetensors file, already in PyTorch's form", "Give the Keras file that it came from.")
 OTHER_HDF5 = Impostor(
     "an HDF5 file, but not one of Keras",
@@ -109,7 +112,7 @@ def recognise(head: bytes, path: Path) -> Impostor:
     if path.is_dir():
         return next(
             (found for name, found in BY_FILE_IN_FOLDER if (path / name).exists()),
-            Impostor("a folder", "Give one file."),
+            a_folder(path),
         )
     if not head:
         return EMPTY
@@ -117,26 +120,79 @@ def recognise(head: bytes, path: Path) -> Impostor:
         return in_zip(path)
     if head.startswith(b"\x89HDF"):
         return OTHER_HDF5
+    if head.startswith(COMPRESSED) or head[257:262] == b"ustar":
+        return in_tar(path) or known_by_head(head) or UNKNOWN
     if path.name in ("saved_model.pb", "keras_metadata.pb"):
         return SAVED_MODEL_FILE
     if path.name == "checkpoint" or path.suffix == ".index" or ".data-0" in path.name:
         return CHECKPOINT
     if head[8:9] == b"{" and head[5:8] == b"\0\0\0":
         return SAFETENSORS
+    return known_by_head(head) or (TEXT if is_text(head) else UNKNOWN)
+
+
+def a_folder(path: Path) -> Impostor:
+    """A folder that is no model itself, with the models in it."""
+    inside = sorted(item.name for item in path.iterdir() if item.name.lower().endswith(MODEL_ENDINGS))
+    if not inside:
+        return Impostor("a folder without a saved model", "Give the file or folder that model.save wrote.")
+    more = f" and {len(inside) - 4} more" if len(inside) > 4 else ""
+    return Impostor(f"a folder that holds {', '.join(map(printable, inside[:4]))}{more}", "Give one of them.")
+
+
+def known_by_head(head: bytes) -> Impostor | None:
+    """By how the file begins, with or without blanks."""
     dense = b"".join(head.split())
-    known = next((found for magic, found in BY_HEAD if head.startswith(magic) or dense.startswith(magic)), None)
-    return known or (TEXT if is_text(head) else UNKNOWN)
+    return next((found for magic, found in BY_HEAD if head.startswith(magic) or dense.startswith(magic)), None)
 
 
 def in_zip(path: Path) -> Impostor:
     """What a zip without Keras' members holds."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_binary(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, zipfile.BadZipFile, NotImplementedError):
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
-    found = (impostor for ending, impostor in BY_MEMBER if any(name.endswith(ending) for name in names))
-    return next(found, OTHER_ZIP)
+    return in_archive("zip", names, f"unzip {path.name}") or OTHER_ZIP
+
+
+def in_tar(path: Path) -> Impostor | None:
+    """What a tar archive, compressed or not, holds; None where it is none."""
+    names: list[str] = []
+    with (
+        suppress(OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError),
+        open_binary(path) as file,
+        tarfile.open(fileobj=Bounded(file), mode="r|*") as archive,
+    ):
+        names += (member.name for member in islice(archive, MAX_MEMBERS))
+    if not names:
+        return None
+    unpacked = in_archive("tar", names, f"tar xf {path.name}")
+    return unpacked or Impostor("a tar archive without a Keras file", "Give the file that model.save wrote.")
+
+
+class Bounded(io.RawIOBase):
+    """The beginning of a file, for archives that are only looked into."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.left = file, MAX_LOOK
+
+    def read(self, size: int = -1) -> bytes:
+        """At most what is left of ``MAX_LOOK``."""
+        content = self.file.read(self.left if size < 0 else min(size, self.left))
+        self.left -= len(content)
+        return content
+
+
+def in_archive(kind: str, names: Iterable[str], command: str) -> Impostor | None:
+    """The first member that tells what the archive is for, and the command that takes it out."""
+    listed = list(names)
+    for ending, impostor in BY_MEMBER:
+        member = next((name for name in listed if name.rstrip("/").endswith(ending)), None)
+        if member is not None:
+            what = impostor.what.format(kind=kind, member=f"'{printable(member)}'")
+            return Impostor(what, impostor.next_step.format(command=printable(command)))
+    return None
 
 
 def is_text(head: bytes) -> bool:

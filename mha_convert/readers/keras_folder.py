@@ -1,45 +1,50 @@
-"""Unzipped ``.keras``: a folder of ``metadata.json``, ``config.json`` and ``model.weights.h5``.
+"""Unzipped ``.keras``: a folder of ``metadata.json``, ``config.json`` and ``model.weights.h5``, whole or in shards.
 
-Written by ``model.save(folder, zipped=False)`` of Keras 3.4 and later, and by whoever unzips a ``.keras`` file.
+Written by ``model.save(folder, zipped=False)`` of Keras 3.4 and later, by whoever unzips a ``.keras`` file, and by
+KerasHub (and KerasNLP) as a preset, ``save_to_preset(folder)``.
 """
 
 from pathlib import Path
 
 from ..datatypes import Checkpoint
-from ..errors import ReadError, reason
-from ._config import parse_json
+from ..locations import is_file, store_errors
+from ._config import Json, json_file, parse_json, refuse_architecture
 from ._hdf5 import Hdf5Image
 from ._v3_layout import read_weights
-from .keras_zip import CONFIG, MAX_JSON, METADATA, WEIGHTS
+from .keras_zip import CONFIG, METADATA, WEIGHTS
+from .sharded import check_shards, shards_of
 
-FORMAT = "keras-folder"
+FORMAT, PRESET = "keras-folder", "preset"
+SHARDS = "model.weights.json"
+TASK = "task.json"
+HUB_VERSIONS = ("keras_hub_version", "keras_nlp_version", "keras_cv_version")
 
 
 def accepts(head: bytes, path: Path) -> bool:
     """A folder with Keras' members."""
-    return path.is_dir() and (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
+    if head:
+        return False
+    with store_errors(path):
+        return path.is_dir() and is_file(path / CONFIG) and any(is_file(path / name) for name in (WEIGHTS, SHARDS))
 
 
-def read(path: Path) -> Checkpoint:
+def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for a damaged member."""
-    config = parse_json(member(path / CONFIG), path, CONFIG)
-    metadata = parse_json(member(path / METADATA), path, METADATA) if (path / METADATA).is_file() else {}
+    refuse_architecture(architecture, path)
+    config = parse_json(json_file(path / CONFIG), path, CONFIG)
+    has_metadata, is_whole = is_file(path / METADATA), is_file(path / WEIGHTS)
+    has_task = is_file(path / TASK)
+    metadata = parse_json(json_file(path / METADATA), path, METADATA) if has_metadata else {}
     version = metadata.get("keras_version")
-    return read_weights(
-        [Hdf5Image(path / WEIGHTS)],
+    shards = {} if is_whole else shards_of(path / SHARDS)
+    images = [Hdf5Image(path / WEIGHTS)] if is_whole else [Hdf5Image(shard) for shard in shards]
+    checkpoint = read_weights(
+        images,
         path=path,
-        format=FORMAT,
+        format=PRESET if has_task or any(name in metadata for name in HUB_VERSIONS) else FORMAT,
         keras_version=version if isinstance(version, str) else None,
         model=config,
     )
-
-
-def member(path: Path) -> bytes:
-    """The content of a JSON member, bounded."""
-    try:
-        size = path.stat().st_size
-        if size > MAX_JSON:
-            raise ReadError(f"{path}: is {size} bytes, expected at most {MAX_JSON}. Keras did not write this.")
-        return path.read_bytes()
-    except OSError as error:
-        raise ReadError(f"{path}: cannot be read: {reason(error)}. Copy the folder again.") from error
+    if not is_whole:
+        check_shards(checkpoint, shards, path / SHARDS)
+    return checkpoint

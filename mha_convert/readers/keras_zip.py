@@ -5,18 +5,20 @@ import zipfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, printable
-from ._config import parse_json
+from ..locations import SMALL, is_remote, open_binary
+from ._config import MAX_JSON, Json, parse_json, refuse_architecture
 from ._hdf5 import Hdf5Image
 from ._v3_layout import read_weights
 
 FORMAT = "keras"
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-MAX_JSON = 32 << 20
 CHUNK = 16 << 20
 MAX_RATIO = 1100  # deflate cannot do better than 1032:1
+UNCHECKED = "Only parts of the file were fetched, so the zip's checksum of the weights was not verified."
 LOCAL_MAGIC = b"PK\x03\x04"
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # PKWARE APPNOTE 4.3.7
 
@@ -26,16 +28,17 @@ def accepts(head: bytes, path: Path) -> bool:
     if not head.startswith(b"PK\x03\x04"):
         return False
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_binary(path) as file, zipfile.ZipFile(file) as archive:
             return CONFIG in archive.namelist()
     except (OSError, zipfile.BadZipFile):
         return False
 
 
-def read(path: Path) -> Checkpoint:
+def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for a damaged archive, or one without HDF5 weights."""
+    refuse_architecture(architecture, path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_binary(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             if names.count(WEIGHTS) != 1:
                 raise ReadError(f"{path}: {missing_weights(names)}")
@@ -44,7 +47,7 @@ def read(path: Path) -> Checkpoint:
             checksum = archive.getinfo(WEIGHTS).CRC
             config = parse_json(small_member(archive, CONFIG, path), path, CONFIG)
             metadata = parse_json(small_member(archive, METADATA, path), path, METADATA) if METADATA in names else {}
-            image = weights_image(archive, path)
+            image = weights_image(archive, file, path)
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
         raise ReadError(
             f"{path}: the zip archive cannot be read: {printable(error)}. "
@@ -58,6 +61,10 @@ def read(path: Path) -> Checkpoint:
         keras_version=version if isinstance(version, str) else None,
         model=config,
     )
+    if (
+        is_remote(path) and image.length > SMALL
+    ):  # the checksum is of the whole member, and only the ranges that are needed are fetched
+        return replace(checkpoint, notes=(*checkpoint.notes, UNCHECKED))
     return replace(checkpoint, check=lambda: check_weights(image, checksum))
 
 
@@ -65,7 +72,7 @@ def check_weights(image: Hdf5Image, checksum: int) -> None:
     """The weights are the bytes that were zipped; zipfile would check it, a memory map does not."""
     found = 0
     for start in range(0, image.length, CHUNK):
-        found = zlib.crc32(image.bytes[start : start + CHUNK].data, found)
+        found = zlib.crc32(image.part(start, min(CHUNK, image.length - start)).data, found)
     if found != checksum:
         raise ReadError(
             f"{image.path}: {WEIGHTS} has checksum {found:08x}, the zip says {checksum:08x}. "
@@ -95,13 +102,12 @@ def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
         return member.read(MAX_JSON + 1)
 
 
-def weights_image(archive: zipfile.ZipFile, path: Path) -> Hdf5Image:
+def weights_image(archive: zipfile.ZipFile, file: IO[bytes], path: Path) -> Hdf5Image:
     """Where the HDF5 member lies; a compressed one (a zip made by hand) is inflated into memory."""
     member = archive.getinfo(WEIGHTS)
     if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
-        with path.open("rb") as file:
-            file.seek(member.header_offset)
-            head = file.read(LOCAL_HEADER.size)
+        file.seek(member.header_offset)
+        head = file.read(LOCAL_HEADER.size)
         if len(head) < LOCAL_HEADER.size or not head.startswith(LOCAL_MAGIC):
             raise zipfile.BadZipFile(f"no local header of {WEIGHTS} at byte {member.header_offset}")
         header = LOCAL_HEADER.unpack(head)

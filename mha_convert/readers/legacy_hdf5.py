@@ -7,11 +7,22 @@ hold ``/`` themselves, so the lists are followed and the tree is not walked.
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ..datatypes import Checkpoint, Group, LayerConfig, Variable
 from ..errors import ReadError, printable
-from ._config import Json, child_layers, descendants, hidden_masks, layer_config, parse_json, version_of
+from ._config import (
+    Json,
+    check_fits,
+    child_layers,
+    descendants,
+    hidden_masks,
+    layer_config,
+    parse_json,
+    refuse_architecture,
+    version_of,
+)
 from ._hdf5 import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
 from ._tree import Node
 
@@ -29,26 +40,31 @@ def accepts(head: bytes, path: Path) -> bool:
         return root.holds("model_weights") or root.attribute("layer_names") is not None
 
 
-def read(path: Path) -> Checkpoint:
+def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for damage, and for what an aborted save left behind."""
     with Hdf5Image(path).open() as root:
         whole = root.holds("model_weights")
         top = as_group(root, "model_weights") if whole else root
         config = root.attribute("model_config")
-        model = parse_json(config, path, "attribute model_config") if isinstance(config, str) else None
+        if isinstance(config, str):
+            refuse_architecture(architecture, path)
+        model = parse_json(config, path, "attribute model_config") if isinstance(config, str) else architecture
         version = root.attribute("keras_version") or top.attribute("keras_version")
         backend = root.attribute("backend") or top.attribute("backend")
         found = list(layer_variables(top))
         slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
         others = tuple(array.variable("optimizer") for array in slots)
     version = version if isinstance(version, str) else None
+    tree = Tree(model or {}).build(found)
+    own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
+    check_fits(own, architecture, path)
     return Checkpoint(
         path=str(path),
         format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
         keras_version=version,
         backend=backend if isinstance(backend, str) else None,
         has_config=model is not None,
-        root=Tree(model or {}).build(found),
+        root=tree,
         others=others,
         repeats_shared_layers=True,
         notes=tuple(hidden_masks(model or {}, version_of(version))),

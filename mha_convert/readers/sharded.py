@@ -4,15 +4,16 @@ The index names for each group of variables the shard that holds it: one name in
 may stand empty in the shard before the one with its data, so all shards are read as one tree.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, printable
-from ._config import mapping, parse_json
+from ..locations import is_file
+from ._config import Json, json_file, mapping, parse_json
 from ._hdf5 import Hdf5Image
 from ._v3_layout import read_weights
-from .keras_folder import member
 
 FORMAT = "sharded"
 INDEX_END = ".weights.json"
@@ -20,26 +21,47 @@ INDEX_END = ".weights.json"
 
 def accepts(head: bytes, path: Path) -> bool:
     """The index, or a folder that holds one."""
-    return b'"weight_map"' in head or (path.is_dir() and len(list(path.glob(f"*{INDEX_END}"))) == 1)
+    if head:
+        return b'"weight_map"' in head
+    return path.is_dir() and len(list(path.glob(f"*{INDEX_END}"))) == 1
 
 
-def read(path: Path) -> Checkpoint:
+def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     """Describe the weights; raises ``ReadError`` for a missing shard, or one that lacks what the index promises."""
     index = next(path.glob(f"*{INDEX_END}")) if path.is_dir() else path
-    places = mapping(parse_json(member(index), index, "the index").get("weight_map"))
-    shards = {group: shard_names(names, index) for group, names in places.items()}
-    images = [Hdf5Image(shard(index, name)) for name in sorted({name for names in shards.values() for name in names})]
-    if not images:
+    shards = shards_of(index)
+    images = [Hdf5Image(shard) for shard in shards]
+    checkpoint = read_weights(images, path=path, format=FORMAT, keras_version=None, architecture=architecture)
+    check_shards(checkpoint, shards, index)
+    return checkpoint
+
+
+def shards_of(index: Path) -> dict[Path, list[str]]:
+    """The shards that an index names, each with the groups that it should hold."""
+    places = mapping(parse_json(json_file(index), index, "the index").get("weight_map"))
+    found: dict[Path, list[str]] = {}
+    for group, names in places.items():
+        for name in shard_names(names, index):
+            found.setdefault(index.with_name(name), []).append(group)
+    if not found:
         raise ReadError(f"{index}: its weight_map names no shard. Save the weights again.")
-    checkpoint = read_weights(images, path=path, format=FORMAT, keras_version=None, model=None)
+    for path in found:
+        if not is_file(path):
+            raise ReadError(
+                f"{index}: its shard '{printable(path.name)}' is not beside it. Copy all shards into one folder."
+            )
+    return dict(sorted(found.items()))
+
+
+def check_shards(checkpoint: Checkpoint, shards: Mapping[Path, list[str]], index: Path) -> None:
+    """Every group that the index names must have come out of the shards."""
     held = {variable.path.rpartition("/")[0] for variable in checkpoint.variables}
-    missing = sorted(group for group in shards if group.strip("/") not in held)
+    missing = sorted(group for groups in shards.values() for group in groups if group.strip("/") not in held)
     if missing:
         raise ReadError(
-            f"{index}: lists '{printable(missing[0])}', which none of its {len(images)} shards holds. "
+            f"{index}: lists '{printable(missing[0])}', which none of its {len(shards)} shards holds. "
             "The shards are not of one save; copy them again."
         )
-    return checkpoint
 
 
 def shard_names(names: Any, index: Path) -> list[str]:
@@ -49,11 +71,3 @@ def shard_names(names: Any, index: Path) -> list[str]:
         if not isinstance(name, str) or not name or name in (".", "..") or set(name) & set("/\\\0"):
             raise ReadError(f"{index}: names the shard '{printable(name)}', expected a file beside it. Save it again.")
     return listed
-
-
-def shard(index: Path, name: str) -> Path:
-    """The shard's path."""
-    path = index.with_name(name)
-    if not path.is_file():
-        raise ReadError(f"{index}: its shard '{printable(name)}' is not beside it. Copy all shards into one folder.")
-    return path

@@ -1,22 +1,43 @@
-"""``.weights.h5`` files: ``model.save_weights`` of Keras 3 (and 2.12 and later), without configuration."""
+"""``.weights.h5`` files: ``model.save_weights`` of Keras 3 (and 2.12 and later).
 
+They hold no configuration; that may come from a JSON beside them.
+"""
+
+import re
 from pathlib import Path
 
 from ..datatypes import Checkpoint
+from ..errors import ReadError, printable
+from ..locations import is_file
+from ._config import Json
 from ._hdf5 import MAGIC, Hdf5Image
 from ._v3_layout import is_v3, read_weights
+from .sharded import INDEX_END
 
 FORMAT = "weights.h5"
+SHARD = re.compile(r"(.+)_\d{5}\.weights\.h5")
 
 
 def accepts(head: bytes, path: Path) -> bool:
-    """HDF5 in the v3 layout; the suffix says nothing."""
+    """HDF5 in the v3 layout, or a shard of it; the suffix says nothing."""
     if not head.startswith(MAGIC):
         return False
     with Hdf5Image(path).open() as root:
-        return is_v3(root)
+        return is_v3(root) or index_of_shard(path) is not None
 
 
-def read(path: Path) -> Checkpoint:
-    """Describe the weights; raises ``ReadError`` for a damaged file."""
-    return read_weights([Hdf5Image(path)], path=path, format=FORMAT, keras_version=None, model=None)
+def index_of_shard(path: Path) -> Path | None:
+    """The index beside ``path`` that this file is one shard of."""
+    shard = SHARD.fullmatch(path.name)
+    index = path.with_name(shard[1] + INDEX_END) if shard else None
+    return index if index and is_file(index) else None
+
+
+def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+    """Describe the weights; raises ``ReadError`` for a damaged file, and for one shard of several."""
+    if index := index_of_shard(path):
+        raise ReadError(
+            f"{path}: is one shard of '{printable(index.name)}' beside it, and holds a part of the weights. "
+            "Give that file, or the folder."
+        )
+    return read_weights([Hdf5Image(path)], path=path, format=FORMAT, keras_version=None, architecture=architecture)

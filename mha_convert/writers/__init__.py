@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Protocol
 
 from ..datatypes import Tensor
 from ..errors import ReadError, WriteError, printable, reason
+from ..locations import local_copy, locate, name_of
 from . import safetensors_file, torch_file
 from ._draft import check_target, draft
 
@@ -54,7 +55,7 @@ def writer_for(target: str | os.PathLike[str]) -> Writer:
     Raises:
         WriteError: no writer has this suffix.
     """
-    suffix = Path(target).suffix.lower()
+    suffix = PurePath(name_of(target)).suffix.lower()
     found = next((writer for writer in WRITERS if suffix == writer.SUFFIX), None)
     if found is None:
         raise WriteError(
@@ -70,7 +71,7 @@ def write(
     """Write tensors to ``path`` without verification; the file appears when it is complete.
 
     Args:
-        path: ends in ``.safetensors`` or ``.pt``.
+        path: ends in ``.safetensors`` or ``.pt``; a URL is written to its store.
         tensors: from ``convert``.
         description: what the target says of itself, from ``describe_plan``; ``load_modules`` needs it.
         overwrite: whether an existing file is replaced.
@@ -79,7 +80,7 @@ def write(
         WriteError: unknown suffix, existing target, or the disk refuses.
     """
     writer = writer_for(path)
-    with draft(Path(path), overwrite=overwrite) as drafted:
+    with draft(locate(path), overwrite=overwrite) as drafted:
         writer.write(drafted, tensors, description)
 
 
@@ -89,12 +90,12 @@ def open_target(path: str | os.PathLike[str]) -> StoredTarget:
     Which of the two it is, is decided by its content.
 
     Args:
-        path: the file.
+        path: the file; one behind a URL is copied here first.
 
     Raises:
         ReadError: missing, damaged, or of another form.
     """
-    source = Path(path)
+    source = local_copy(locate(path))
     try:
         with source.open("rb") as file:
             head = file.read(HEAD_SIZE)

@@ -1,4 +1,7 @@
-"""A target appears complete or not at all: it is written under another name in its folder, then renamed."""
+"""A target appears complete or not at all: it is written under another name in its folder, then renamed.
+
+A target behind a URL is written to a local file first, and brought to its store when it is finished.
+"""
 
 import os
 import secrets
@@ -7,15 +10,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import WriteError, reason
+from ..locations import is_remote, publish, scratch_file, store_errors
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
     """Refuse what cannot be written, before any work is done."""
-    if target.is_dir():
+    with store_errors(target):
+        is_folder, exists = target.is_dir(), target.exists()
+    if is_folder:
         raise WriteError(f"{target}: is a folder. Give the name of a file in it.")
-    if not target.parent.is_dir():
+    if not is_remote(target) and not target.parent.is_dir():  # a store's folders are parts of names
         raise WriteError(f"{target}: there is no folder '{target.parent}'. Create it first.")
-    if target.exists() and not overwrite:
+    if exists and not overwrite:
         raise WriteError(f"{target}: exists already. Give --overwrite (overwrite=True) to replace it, or another name.")
 
 
@@ -23,6 +29,15 @@ def check_target(target: Path, *, overwrite: bool) -> None:
 def draft(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """The path to write to; renamed to ``target`` when the block ends well, removed when it does not."""
     check_target(target, overwrite=overwrite)
+    if is_remote(target):
+        copy = scratch_file(target.name)
+        try:
+            yield copy
+            publish(copy, target)
+        finally:
+            with suppress(OSError):
+                copy.unlink()
+        return
     final = target.resolve()
     path = final.with_name(f".{final.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.draft")
     try:

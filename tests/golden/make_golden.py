@@ -13,15 +13,15 @@ HERE = Path(__file__).parent
 FILES = {
     "keras-2.4": ["square.h5", "nested.h5", "square.weightsonly.h5"],
     "keras-2.10": ["square.ext.keras", "slash_names.h5"],
-    "keras-2.12": ["square.keras", "nested.keras"],
-    "keras-2.15": ["square.keras", "nested.keras", "vdim_small.keras"],
+    "keras-2.12": ["square.keras", "nested.keras", "square.tfckpt"],
+    "keras-2.15": ["square.keras", "nested.keras", "square.savedmodel"],
     "keras-3.0.5": ["square.keras", "broken/square.h5"],
     "keras-3.3.3": ["square.h5", "block.keras"],
     "keras-3.6.0": ["pure_bfloat16.weights.h5"],
     "keras-3.14.1-jax": ["grid_in_layer.keras"],
     "keras-3.15.1": [
         "seed1.keras", "seed2.keras", "square.keras", "square.weights.h5", "cross.keras", "vdim_large.keras",
-        "outshape_tuple2.keras", "nested.weights.h5", "shared.keras", "gqa.keras", "gate.keras", "sliding.keras",
+        "outshape_tuple2.keras", "shared.keras", "gqa.keras", "gate.keras", "sliding.keras",
         "axes2.keras", "q_int8.keras", "lora.h5", "luong_bahdanau.keras", "pure_float16.keras", "float64.keras",
         "mha_subclass.keras", "square.npz.keras", "nobias_names.keras", "mask_dropout.keras",
     ],
@@ -35,7 +35,8 @@ def main(corpus: Path) -> None:
         facts = json.loads((corpus / tag / "manifest.json").read_text())
         for name in names:
             (HERE / tag / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(corpus / tag / name, HERE / tag / name)
+            copy = shutil.copytree if (corpus / tag / name).is_dir() else shutil.copyfile
+            copy(corpus / tag / name, HERE / tag / name)
         paths = {f"{tag}/{name}" for name in names}
         entries = [entry for entry in facts["entries"] if entry["path"] in paths]
         models = {entry["model"]: facts["models"][entry["model"]] for entry in entries}

@@ -1,0 +1,242 @@
+"""Where a file lies: on a disk of this machine, or behind a URL of a store that fsspec knows.
+
+A URL becomes a ``UPath``, which has ``pathlib``'s methods, so the readers do not tell the two apart. Only what the two
+do differently stands here: opening, reading a range of bytes, and bringing a file here or there. Both libraries are
+imported when the first URL is met.
+"""
+
+import atexit
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+import numpy as np
+
+from .datatypes import Array
+from .errors import ReadError, WriteError, printable, reason
+
+StrPath = str | os.PathLike[str]
+STANDARD_INPUT = "-"
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # two letters at least: C:// is a drive
+SMALL = 4 << 20  # a file of this size is fetched whole, with one request
+BLOCK = 64 << 10  # Keras scatters the descriptions of arrays between the arrays: larger blocks fetch mostly weights
+BLOCKS_KEPT = 512
+CHUNK = 16 << 20
+WHOLE_OBJECTS = {
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "hf",
+    "abfs",
+    "abfss",
+    "az",
+    "adl",
+    "memory",
+}  # appear complete or not at all
+EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "http", "https": "http"}
+
+
+def is_url(place: StrPath) -> bool:
+    """Whether ``place`` is written as a URL."""
+    return bool(URL.match(str(place)))
+
+
+def is_remote(path: Path) -> bool:
+    """Whether the bytes lie behind a store, and not on a disk of this machine."""
+    return not isinstance(path, Path)
+
+
+def name_of(place: StrPath) -> str:
+    """The last part of a path or URL, without a URL's query."""
+    return PurePosixPath(re.split(r"[?#]", str(place))[0]).name if is_url(place) else Path(place).name
+
+
+def locate(place: StrPath) -> Path:
+    """The path, or the URL as an object with the same methods.
+
+    Raises:
+        ReadError: a URL of a kind that needs a package which is not installed, or of an unknown kind.
+    """
+    text = str(place)
+    if not is_url(place):
+        return Path(place)
+    scheme = text.partition("://")[0].lower()
+    if scheme == "file":
+        return Path(text.partition("://")[2])
+    try:
+        path = import_module("upath").UPath(text)
+        path.fs  # noqa: B018 - the store's own package is imported here
+    except ImportError as error:
+        extra = EXTRAS.get(scheme, "remote")
+        raise ReadError(
+            f"{printable(text)}: reading {scheme}:// needs a package that is not installed: {printable(error)}. "
+            f'Run `pip install "mha-convert[{extra}]"`.'
+        ) from error
+    except Exception as error:  # every store has errors of its own
+        raise ReadError(f"{printable(text)}: is no address that can be read: {cause(error)}. Check it.") from error
+    return cast(Path, path)
+
+
+def cause(error: BaseException) -> str:
+    """What a store's error says, in one line."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    return reason(error) if isinstance(error, OSError) else printable(str(error) or type(error).__name__)
+
+
+@contextmanager
+def store_errors(path: Path) -> Iterator[None]:
+    """Errors of a store, which are of its own classes, as ``ReadError``; a local file's pass unchanged."""
+    try:
+        yield
+    except (ReadError, WriteError):
+        raise
+    except Exception as error:
+        if not is_remote(path):
+            raise
+        raise ReadError(
+            f"{path}: the store does not give it: {cause(error)}. Check the address, the network and your credentials."
+        ) from error
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """The file, open for reading. From a store only the blocks that are asked for are fetched, and kept."""
+    if not is_remote(path):
+        return path.open("rb")
+    with store_errors(path):
+        store: Any = path
+        if size_of(path) <= SMALL:
+            return cast(IO[bytes], store.open("rb", cache_type="all"))
+        options = {"maxblocks": BLOCKS_KEPT}
+        return cast(IO[bytes], store.open("rb", cache_type="blockcache", block_size=BLOCK, cache_options=options))
+
+
+def size_of(path: Path) -> int:
+    """Bytes in the file; a store that does not tell has none until it is read."""
+    with store_errors(path):
+        return path.stat().st_size or 0
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file; a web server is asked for its header only."""
+    if not is_remote(path):
+        return path.is_file()
+    with store_errors(path):
+        try:
+            return stat.S_ISREG(path.stat().st_mode)
+        except FileNotFoundError:
+            return False
+
+
+def fetch(path: Path, start: int, size: int) -> Array:
+    """``size`` bytes from ``start`` on, as a read-only array: a view of a local file, a range from a store."""
+    if not size:
+        return np.empty(0, np.uint8)
+    if not is_remote(path):
+        return np.memmap(path, np.uint8, "r", start, (size,))
+    with store_errors(path):
+        store: Any = path
+        content = store.fs.cat_file(store.path, start=start, end=start + size)
+    if len(content) != size:
+        raise ReadError(f"{path}: gave {len(content)} bytes at {start}, expected {size}. It changed or is damaged.")
+    return np.frombuffer(content, np.uint8)
+
+
+@cache
+def scratch() -> Path:
+    """A folder for copies of what cannot be read in place; removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="mha-convert-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def scratch_file(name: str) -> Path:
+    """A new name in a folder of its own, so that messages show the file's own name."""
+    return Path(tempfile.mkdtemp(dir=scratch())) / (name or "file")
+
+
+def local_copy(path: Path) -> Path:
+    """``path`` itself where it is local; else a copy of it in the scratch folder."""
+    if not is_remote(path):
+        return path
+    copy = scratch_file(name_of(str(path)))
+    with store_errors(path), cast(Any, path).open("rb", cache_type="readahead", block_size=CHUNK) as source:
+        spool(source, copy)
+    return copy
+
+
+def seekable(path: Path) -> Path:
+    """``path``, or a copy of it where the store only gives it from beginning to end."""
+    if not is_remote(path):
+        return path
+    with open_binary(path) as file:
+        try:
+            file.seek(0, os.SEEK_END)
+        except (OSError, ValueError):  # fsspec's streams say that they are seekable until they are asked to
+            return local_copy(path)
+    return path
+
+
+def standard_input() -> Path:
+    """A copy of what comes in through the pipe."""
+    if sys.stdin.isatty():
+        raise ReadError("Standard input: is a terminal, expected a file through a pipe. Give a path or a URL.")
+    copy = scratch_file("standard-input")
+    spool(sys.stdin.buffer, copy)
+    return copy
+
+
+def spool(source: IO[bytes], copy: Path) -> None:
+    """Write everything that ``source`` gives to ``copy``."""
+    try:
+        with copy.open("wb") as file:
+            shutil.copyfileobj(source, file, CHUNK)
+    except OSError as error:
+        raise ReadError(
+            f"{copy.name}: cannot be copied to {copy.parent}: {reason(error)}. "
+            "Free space, or set TMPDIR to a larger disk."
+        ) from error
+
+
+def publish(copy: Path, target: Path) -> None:
+    """Bring a finished local file to a store, and make sure that it arrived byte for byte.
+
+    Raises:
+        WriteError: the store refuses, or gives back something else.
+    """
+    store: Any = target
+    at_once = store.protocol in WHOLE_OBJECTS
+    draft = store if at_once else store.with_name(f".{store.name}.draft")
+    try:
+        store.fs.put_file(str(copy), draft.path)
+        arrived = same_bytes(copy, draft)
+        if not arrived:
+            store.fs.rm_file(draft.path)
+        elif not at_once:
+            store.fs.mv(draft.path, store.path)
+    except Exception as error:  # every store has errors of its own
+        raise WriteError(
+            f"{target}: the store does not take it: {cause(error)}. Check the address and your permissions."
+        ) from error
+    if not arrived:
+        raise WriteError(f"{target}: came back from the store with other bytes, and was removed. Try again.")
+
+
+def same_bytes(copy: Path, store: Any) -> bool:
+    """Whether the store gives the bytes of ``copy``."""
+    store.fs.invalidate_cache()
+    with copy.open("rb") as ours, store.open("rb", cache_type="readahead", block_size=CHUNK) as theirs:
+        while part := ours.read(CHUNK):
+            if theirs.read(len(part)) != part:
+                return False
+        return not theirs.read(1)

@@ -1,0 +1,176 @@
+"""SavedModel folders: ``saved_model.pb`` and a checkpoint ``variables/variables``.
+
+Written by ``model.save(folder)`` of Keras 2, which adds the layers' configurations (``keras_metadata.pb``; before 2.6
+in ``saved_model.pb``), and by ``model.export(folder)`` of Keras 3, which keeps variables and functions only. Graphs and
+functions are read as data, for the names of operations in them; none is executed.
+https://www.tensorflow.org/guide/saved_model
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..datatypes import Checkpoint
+from ..errors import ReadError
+from ..locations import fetch, is_file, size_of
+from ._bundle import open_bundle
+from ._config import Json, check_fits, hidden_masks, mapping, refuse_architecture, version_of
+from ._losses import lost_by_optimizer
+from ._object_graph import Namer, Object, arrange, read_objects
+from ._protobuf import parse
+from .tf_checkpoint import has_index
+
+FORMAT = "saved-model"
+GRAPH_FILE, METADATA_FILE, TEXT_FILE = "saved_model.pb", "keras_metadata.pb", "saved_model.pbtxt"
+VARIABLES = ("variables", "variables")
+MAX_GRAPH = 2 << 30  # protobuf's own limit
+KERAS_PREFIX = "_tf_keras"
+ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
+
+
+def accepts(head: bytes, path: Path) -> bool:
+    """The folder, or the file ``saved_model.pb`` in it."""
+    if head:
+        return path.name in (GRAPH_FILE, METADATA_FILE) and is_file(path.parent / GRAPH_FILE)
+    return path.is_dir() and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
+
+
+def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+    """Describe the model; raises ``ReadError`` for missing or damaged parts."""
+    folder = path if path.is_dir() else path.parent
+    if not is_file(folder / GRAPH_FILE):
+        raise ReadError(
+            f"{folder}: holds {TEXT_FILE}, a SavedModel as text, which is not read. Save it as {GRAPH_FILE}."
+        )
+    prefix = folder.joinpath(*VARIABLES)
+    if not has_index(prefix):
+        raise ReadError(
+            f"{folder}: a SavedModel without 'variables/variables.index': it holds no weights, or they were not "
+            "copied. Copy the whole folder."
+        )
+    graph = first_graph(folder)
+    bundle = open_bundle(prefix)
+    objects = read_objects(bundle)
+    same = dict(same_objects(graph.object_graph_def.nodes, objects))
+    configs = dict(configurations(folder, graph, objects, same))
+    arrangement = arrange(bundle, objects, dict(scopes_in_functions(graph, objects, same)))
+    if configs:
+        refuse_architecture(architecture, path)
+    model = configs.get(0, architecture or {})
+    root = Namer(arrangement, configs).group(arrangement.root, (), "", model)
+    check_fits(root, architecture, path, by_name=False)
+    version = keras_version(graph.meta_info_def.tensorflow_version) if configs else None
+    others = tuple(arrangement.others)
+    return Checkpoint(
+        path=str(path),
+        format=FORMAT,
+        keras_version=version,
+        backend="tensorflow",
+        has_config=bool(configs) or architecture is not None,
+        has_layer_names=True,
+        root=root,
+        others=others,
+        notes=(*arrangement.notes, *lost_by_optimizer(root, others), *hidden_masks(model, version_of(version))),
+    )
+
+
+def content(path: Path) -> bytes:
+    """A protobuf file, bounded."""
+    size = size_of(path)
+    if not 0 < size < MAX_GRAPH:
+        raise ReadError(f"{path}: is {size} bytes, expected 1 to {MAX_GRAPH}. Copy or download the folder again.")
+    return fetch(path, 0, size).tobytes()
+
+
+def first_graph(folder: Path) -> Any:
+    """The model's graph; SavedModels of Keras hold exactly one."""
+    message = parse("SavedModel", content(folder / GRAPH_FILE), folder / GRAPH_FILE, "the SavedModel")
+    if not message.meta_graphs:
+        raise ReadError(f"{folder / GRAPH_FILE}: holds no graph. The file is damaged; copy or download it again.")
+    return message.meta_graphs[0]
+
+
+def keras_version(tensorflow_version: str) -> str | None:
+    """Keras 2 shares its minor version with the TensorFlow that it is made for."""
+    version = version_of(tensorflow_version)
+    return f"2.{version[1]}" if len(version) > 1 and version[0] == 2 else None
+
+
+def configurations(
+    folder: Path, graph: Any, objects: Sequence[Object], same: Mapping[int, int]
+) -> Iterator[tuple[int, Json]]:
+    """Each layer's JSON by its object in the checkpoint."""
+    if is_file(folder / METADATA_FILE):
+        path = folder / METADATA_FILE
+        for node in parse("KerasMetadata", content(path), path, "Keras' metadata").nodes:
+            number = follow(objects, node.node_path)
+            if number is not None and node.identifier.startswith(KERAS_PREFIX):
+                yield number, layer_json(node.metadata)
+        return
+    for saved, number in same.items():
+        found = graph.object_graph_def.nodes[saved].user_object
+        if found.identifier.startswith(KERAS_PREFIX) and found.metadata:
+            yield number, layer_json(found.metadata)
+
+
+def layer_json(text: str) -> Json:
+    """A layer's entry; damage to it costs the configuration only."""
+    try:
+        return mapping(json.loads(text))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def follow(objects: Sequence[Object], path: str) -> int | None:
+    """The object at ``root.layer_with_weights-0._query_dense``."""
+    number = 0
+    for part in path.split(".")[1:]:
+        found = next((child for name, child in objects[number].children if name == part), None) if objects else None
+        if found is None:
+            return None
+        number = found
+    return number
+
+
+def same_objects(saved: Sequence[Any], objects: Sequence[Object]) -> Iterator[tuple[int, int]]:
+    """Objects of saved_model.pb with those of the checkpoint, along equal edges from the root."""
+    stack = [(0, 0)] if saved and objects else []
+    passed = set(stack)
+    while stack:
+        ours, theirs = stack.pop()
+        yield ours, theirs
+        children = dict(objects[theirs].children)
+        for child in saved[ours].children:
+            pair = (child.node_id, children.get(child.local_name, -1))
+            if pair[1] >= 0 and 0 <= pair[0] < len(saved) and pair not in passed:
+                passed.add(pair)
+                stack.append(pair)
+
+
+def scopes_in_functions(graph: Any, objects: Sequence[Object], same: Mapping[int, int]) -> Iterator[tuple[int, str]]:
+    """Names of variables by object, from the operations that read them (``model/attn/query/Cast/ReadVariableOp``).
+
+    Keras 3 gives variables inside custom layers one name for all; the names of operations tell them apart.
+    """
+    functions = {function.signature.name: function for function in graph.graph_def.library.function}
+    found: set[int] = set()
+    for item in sorted(graph.object_graph_def.concrete_functions, key=lambda item: item.key):
+        function, captured = functions.get(item.key), list(item.value.bound_inputs)
+        if function is None or not captured:
+            continue
+        arguments = [argument.name for argument in function.signature.input_arg][-len(captured) :]
+        objects_by_name = dict(zip(arguments, captured, strict=False))
+        for operation in function.node_def:
+            number = same.get(objects_by_name.get(operation.input[0] if operation.input else "", -1), -1)
+            scope = [role_name(part) for part in operation.name.split("/")[1:-2]]
+            if scope and number >= 0 and objects[number].key is not None and number not in found:
+                found.add(number)
+                yield number, "/".join((*scope, objects[number].full_name.rpartition("/")[2]))
+
+
+def role_name(part: str) -> str:
+    """Operations are numbered, projections are not."""
+    match = ROLE.fullmatch(part)
+    return match[1] if match else part

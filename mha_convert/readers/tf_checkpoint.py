@@ -1,0 +1,130 @@
+"""TensorFlow checkpoints: ``x.index`` and ``x.data-00000-of-00001``, often in a folder with a file ``checkpoint``.
+
+Written by ``save_weights("x")`` and ``ModelCheckpoint`` of Keras 2, and by ``tf.train.Checkpoint`` with any Keras.
+https://www.tensorflow.org/guide/checkpoint
+"""
+
+import re
+from pathlib import Path
+
+from ..datatypes import Checkpoint
+from ..errors import ReadError, printable
+from ..locations import is_file, store_errors
+from ._bundle import INDEX_END, Bundle, is_table, open_bundle
+from ._config import Json, check_fits
+from ._losses import lost_by_optimizer
+from ._object_graph import KERAS_3, Namer, Object, arrange, read_objects
+
+FORMAT = "tf-checkpoint"
+STATE_FILE = "checkpoint"
+DATA_FILE = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
+LATEST = re.compile(r'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', re.MULTILINE)
+MAX_STATE = 1 << 20
+KERAS_3_LOSES_LISTS = (
+    "Keras 3 leaves layers that a model holds in lists or dictionaries out of such a checkpoint, without a word. "
+    "Compare the number of attention layers with your model's."
+)
+
+
+def accepts(head: bytes, path: Path) -> bool:
+    """An index, a data file, a prefix of both, the file ``checkpoint``, or a folder of these."""
+    if not head:
+        return not is_file(path) and (has_index(path) or is_checkpoint_folder(path))
+    if path.name == STATE_FILE and LATEST.search(head.decode("utf-8", "replace")):
+        return True
+    return bool(DATA_FILE.fullmatch(path.name)) or (path.name.endswith(INDEX_END) and is_table(path))
+
+
+def is_checkpoint_folder(path: Path) -> bool:
+    """Whether the folder holds checkpoints, and no SavedModel."""
+    return path.is_dir() and (is_file(path / STATE_FILE) or any(path.glob(f"*{INDEX_END}")))
+
+
+def has_index(prefix: Path) -> bool:
+    """Whether ``prefix`` is what a checkpoint's files begin with."""
+    return bool(prefix.name) and is_file(prefix.with_name(prefix.name + INDEX_END))
+
+
+def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+    """Describe the checkpoint; raises ``ReadError`` for missing or damaged parts."""
+    prefix, notes = find_prefix(path)
+    if not has_index(prefix):
+        raise ReadError(
+            f"{prefix}: a TensorFlow checkpoint without its index '{prefix.name}{INDEX_END}'. "
+            "Copy all files of the checkpoint into one folder."
+        )
+    bundle = open_bundle(prefix)
+    objects = read_objects(bundle)
+    return describe(bundle, objects, path, architecture, notes)
+
+
+def describe(
+    bundle: Bundle, objects: list[Object], path: Path, architecture: Json | None, notes: tuple[str, ...]
+) -> Checkpoint:
+    """The records of an opened checkpoint."""
+    arrangement = arrange(bundle, objects, {})
+    root = Namer(arrangement, {}).group(arrangement.root, (), "", architecture or {})
+    check_fits(root, architecture, path, by_name=False)
+    others = tuple(arrangement.others)
+    by_keras_3 = any(name in KERAS_3 for item in objects for name, _ in item.children)
+    return Checkpoint(
+        path=str(path),
+        format=FORMAT,
+        has_config=architecture is not None,
+        has_layer_names=bool(objects),
+        root=root,
+        others=others,
+        notes=(
+            *notes,
+            *arrangement.notes,
+            *lost_by_optimizer(root, others),
+            *((KERAS_3_LOSES_LISTS,) if by_keras_3 else ()),
+        ),
+    )
+
+
+def find_prefix(path: Path) -> tuple[Path, tuple[str, ...]]:
+    """The checkpoint that ``path`` means, and a note where there was a choice.
+
+    The file ``checkpoint`` may name any path; only a file beside it is ever opened.
+    """
+    if path.is_dir() and not has_index(path):
+        return latest(path)
+    if path.name == STATE_FILE and not has_index(path):
+        return latest(path.parent)
+    if match := DATA_FILE.fullmatch(path.name):
+        return path.with_name(match[1]), ()
+    is_index = path.name.endswith(INDEX_END) and is_file(path)
+    return (path.with_name(path.name.removesuffix(INDEX_END)) if is_index else path), ()
+
+
+def latest(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """The newest checkpoint of a folder by its file ``checkpoint``, or its only one."""
+    present = sorted(item.name.removesuffix(INDEX_END) for item in folder.glob(f"*{INDEX_END}"))
+    listed = ", ".join(map(printable, present[:4])) + (", …" if len(present) > 4 else "")
+    if not is_file(folder / STATE_FILE):
+        if len(present) == 1:
+            return folder / present[0], ()
+        raise ReadError(
+            f"{folder}: holds {len(present)} checkpoints ({listed}), and no file '{STATE_FILE}' says which is the "
+            f"latest. Give one of them, as {folder}/NAME."
+        )
+    named = named_in(folder / STATE_FILE)
+    name = re.split(r"[/\\]", named)[-1]
+    if name not in present:
+        raise ReadError(
+            f"{folder / STATE_FILE}: names '{printable(named)}', expected a checkpoint beside it; the folder holds "
+            f"{listed or 'none'}. Give the checkpoint itself, as {folder}/NAME."
+        )
+    notes = [f"The folder holds {len(present)} checkpoints ({listed}); '{name}' is the latest."] if present[1:] else []
+    if name != named:
+        notes.append(f"The file '{STATE_FILE}' names '{printable(named)}'; '{name}' beside it was taken.")
+    return folder / name, tuple(notes)
+
+
+def named_in(state: Path) -> str:
+    """The path in a file ``checkpoint``."""
+    with store_errors(state), state.open("rb") as file:
+        text = file.read(MAX_STATE).decode("utf-8", "replace")
+    match = LATEST.search(text)
+    return re.sub(r"\\(.)", r"\1", match[1]) if match else ""

@@ -1,0 +1,200 @@
+"""Checkpoints and SavedModels of the installed Keras and TensorFlow, and TensorFlow's own reading of others.
+
+`python tensorflow_models.py FOLDER PREFIX...` writes into FOLDER the models, `expected.npz` with the weights of every
+attention layer that a file holds, `oracle/<i>.npz` with the tensors of each PREFIX as `tf.train.load_checkpoint` reads
+them, and `messages.json` with the fields of TensorFlow's protobuf messages.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+PROJECTIONS = ("query", "key", "value", "output")
+MHA = layers.MultiHeadAttention
+
+
+class Block(layers.Layer):
+    """Attention as an attribute, and in a list."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.att = MHA(2, 4)
+        self.stack = [MHA(2, 3, use_bias=False), layers.Dense(8)]
+
+    def call(self, x):
+        """One after the other."""
+        return self.stack[1](self.stack[0](self.att(x, x), x))
+
+
+class Subclassed(keras.Model):
+    """Attributes, a list, a dictionary, an alias, a nested Sequential."""
+
+    def __init__(self):
+        super().__init__()
+        self.emb = layers.Dense(8)
+        self.blocks = [MHA(2, 4) for _ in range(2)]
+        self.zz_cross = MHA(2, 3)
+        self.alias = self.zz_cross
+        self.heads = {"a": MHA(1, 3)}
+        self.ffn = keras.Sequential([layers.Dense(8), layers.Dense(8)])
+
+    def call(self, x):
+        """Everything once."""
+        x = self.emb(x)
+        for block in self.blocks:
+            x = block(x, x)
+        return self.ffn(self.heads["a"](self.zz_cross(x, x), x))
+
+
+def functional():
+    """Two layers of the model, a nested model with one, a custom block with two."""
+    x, memory = keras.Input((5, 8)), keras.Input((4, 8))
+    h = MHA(2, 4, name="self_attn")(x, x)
+    h = MHA(4, 2, name="cross")(h, memory)
+    inside = keras.Input((5, 8))
+    h = keras.Model(inside, MHA(2, 4, name="inner")(inside, inside), name="encoder")(h)
+    h = keras.Sequential([layers.Dense(8, name="d"), layers.Dense(8)], name="ffn")(h)
+    return keras.Model([x, memory], Block(name="blk")(h))
+
+
+def attention_layers(layer):
+    """All of them, in the order of the model's variables."""
+    found = [inner for inner in layer._flatten_layers(include_self=False) if isinstance(inner, MHA)]
+    return list({id(inner): inner for inner in found}.values())
+
+
+def randomize(model, seed):
+    """Kernels and biases that are all different."""
+    rng = np.random.default_rng(seed)
+    model.set_weights([rng.normal(size=weight.shape).astype("float32") for weight in model.get_weights()])
+
+
+def weights_of(name, found):
+    """Arrays by file, layer and projection."""
+    return {
+        f"{name}|{number}|{role}_{variable.name}": np.asarray(variable)
+        for number, layer in enumerate(found)
+        for role in PROJECTIONS
+        for variable in getattr(layer, f"_{role}_dense").weights
+    }
+
+
+def save_all(folder: Path):
+    """Every way that writes a checkpoint or a SavedModel."""
+    expected = {}
+    model = functional()
+    model.compile("adam", "mse")
+    model.fit([np.ones((2, 5, 8)), np.ones((2, 4, 8))], np.zeros((2, 5, 8)), verbose=0)
+    randomize(model, 1)
+    every = attention_layers(model)
+    in_lists = [layer for layer in every if layer in next(x for x in model.layers if x.name == "blk").stack]
+    tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(str(folder / "trained" / "ckpt"))
+    tf.train.Checkpoint(optimizer=model.optimizer).write(str(folder / "optimizer" / "only"))
+    model.export(folder / "exported", verbose=False)
+    tf.saved_model.save(model, str(folder / "saved"))
+    for name in ("trained", "optimizer", "exported", "saved"):
+        expected |= weights_of(name, every)
+    fresh = functional()
+    randomize(fresh, 2)
+    tf.train.Checkpoint(fresh).write(str(folder / "model" / "weights"))
+    kept = attention_layers(fresh)
+    expected |= weights_of("model", [layer for layer, twin in zip(kept, every, strict=True) if twin not in in_lists])
+    subclassed = Subclassed()
+    subclassed(np.zeros((1, 5, 8), "float32"))
+    randomize(subclassed, 3)
+    subclassed.export(folder / "subclassed-export", verbose=False)
+    expected |= weights_of("subclassed-export", attention_layers(subclassed))
+    tf.train.Checkpoint(model=subclassed).write(str(folder / "subclassed" / "weights"))
+    expected |= weights_of("subclassed", [subclassed.zz_cross])
+    by_name = {f"enc/attn/{role}/{part}": value for role, part, value in named(every[0])}
+    save_by_name(folder / "by-name" / "model.ckpt", by_name)
+    save_in_shards(folder / "shards" / "two", by_name)
+    for name in ("by-name", "shards"):
+        expected |= weights_of(name, every[:1])
+    many = {f"layer_{number:05d}/some/long/scope/kernel": np.float32(number) for number in range(3000)}
+    save_by_name(folder / "many" / "x", many | by_name)
+    expected |= weights_of("many", every[:1])
+    np.savez(folder / "expected.npz", **expected)
+
+
+def named(layer):
+    """Role as TensorFlow 1 would have named it, part, value."""
+    names = dict(zip(PROJECTIONS, ("query", "key", "value", "attention_output"), strict=True))
+    for role in PROJECTIONS:
+        for variable in getattr(layer, f"_{role}_dense").weights:
+            yield names[role], variable.name, np.asarray(variable)
+
+
+def save_by_name(prefix: Path, tensors):
+    """A checkpoint without an object graph, as TensorFlow 1 wrote it; `Adam` slots are among the names."""
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=[tf.constant(value) for value in tensors.values()],
+    )
+
+
+def save_in_shards(prefix: Path, tensors):
+    """Two data files."""
+    names = list(tensors)
+    parts = [str(prefix) + f"-part{number}" for number in range(2)]
+    for number, part in enumerate(parts):
+        save_by_name(Path(part), {name: tensors[name] for name in names[number::2]})
+    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=str(prefix), delete_old_dirs=False)
+
+
+def read_all(folder: Path, prefixes):
+    """TensorFlow's reading, bfloat16 as its bits."""
+    folder.mkdir()
+    for number, prefix in enumerate(prefixes):
+        reader = tf.train.load_checkpoint(prefix)
+        tensors = {}
+        for key, dtype in reader.get_variable_to_dtype_map().items():
+            if dtype != tf.string:
+                value = np.asarray(reader.get_tensor(key))
+                tensors[key] = value.view(np.uint16) if dtype == tf.bfloat16 else value
+        np.savez(folder / f"{number}.npz", **tensors)
+
+
+def messages():
+    """Number and type of each field of the messages that we read, by TensorFlow's own names."""
+    from tensorflow.core.framework import function_pb2, op_def_pb2, tensor_shape_pb2  # noqa: F401
+    from tensorflow.core.protobuf import saved_model_pb2, tensor_bundle_pb2, trackable_object_graph_pb2
+    from tensorflow.python.keras.protobuf import saved_metadata_pb2
+
+    starts = {
+        "BundleHeader": tensor_bundle_pb2.BundleHeaderProto,
+        "BundleEntry": tensor_bundle_pb2.BundleEntryProto,
+        "ObjectGraph": trackable_object_graph_pb2.TrackableObjectGraph,
+        "SavedModel": saved_model_pb2.SavedModel,
+        "KerasMetadata": saved_metadata_pb2.SavedMetadata,
+    }
+    found, stack = {}, [message.DESCRIPTOR for message in starts.values()]
+    while stack:
+        descriptor = stack.pop()
+        if descriptor.full_name in found:
+            continue
+        fields = {}
+        for field in descriptor.fields:
+            inner = field.message_type
+            fields[field.name] = [field.number, field.type, inner.full_name if inner else None, field.is_repeated]
+            stack += [inner] if inner else []
+        found[descriptor.full_name] = fields
+    return {"starts": {name: message.DESCRIPTOR.full_name for name, message in starts.items()}, "messages": found}
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    save_all(place)
+    read_all(place / "oracle", sys.argv[2:])
+    (place / "messages.json").write_text(json.dumps(messages()))
