@@ -63,6 +63,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "format",
         "keras_version",
         "backend",
+        "unknown",
         "layers",
         "not_converted",
         "variables",

@@ -4,6 +4,7 @@ Written by ``model.save(folder, zipped=False)`` of Keras 3.4 and later, by whoev
 KerasHub (and KerasNLP) as a preset, ``save_to_preset(folder)``.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..datatypes import Checkpoint
@@ -16,7 +17,7 @@ from .sharded import check_shards, shards_of
 
 FORMAT, PRESET = "keras-folder", "preset"
 SHARDS = "model.weights.json"
-TASK = "task.json"
+TASK, TASK_WEIGHTS = "task.json", "task.weights.h5"
 HUB_VERSIONS = ("keras_hub_version", "keras_nlp_version", "keras_cv_version")
 
 
@@ -47,4 +48,9 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     )
     if not is_whole:
         check_shards(checkpoint, shards, path / SHARDS)
+    if is_file(path / TASK_WEIGHTS):
+        note = (
+            f"The layers of the preset's task lie in '{TASK_WEIGHTS}', which is not read here; give that file for them."
+        )
+        checkpoint = replace(checkpoint, notes=(*checkpoint.notes, note))
     return checkpoint
