@@ -67,7 +67,7 @@ class Group:
     """One layer's place in a file: its own variables by name, and the layers inside it.
 
     ``path`` is the place in the file, ``name`` the name that people know: the user's layer names where the file
-    has them, attribute names inside custom layers.
+    has them, attribute names inside custom layers. ``doubt`` says why the arrays may not be what they are taken for.
     """
 
     path: str
@@ -75,6 +75,7 @@ class Group:
     config: LayerConfig | None = None
     variables: Mapping[str, Variable] = field(default_factory=dict)
     children: Mapping[str, "Group"] = field(default_factory=dict)
+    doubt: str | None = None
 
     @property
     def is_model(self) -> bool:
@@ -137,7 +138,8 @@ class AttentionLayer:
 
     Kernels: query ``(features, heads, key_dim)``, key and value ``(features, key heads, key_dim or value_dim)``,
     output ``(heads, value_dim, *output_shape)``. Biases: the kernel's axes without the input's.
-    What shapes cannot tell is None where the file has no configuration (``has_config`` is False).
+    What shapes cannot tell is None where the file has no configuration (``has_config`` is False). ``assumed`` says
+    what of the layer the file does not prove; such a layer is converted only where it is asked for by name.
     """
 
     name: str
@@ -157,6 +159,7 @@ class AttentionLayer:
     compute_dtype: str | None = None
     call_options: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    assumed: str | None = None
 
     @property
     def num_heads(self) -> int:

@@ -259,6 +259,7 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "placements": {name: placement_facts(layer, name) for name in layouts.PLACEMENTS},
         "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],
         "cautions": list(layer.cautions),
+        "assumed": layer.assumed,
     }
 
 

@@ -18,6 +18,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import numpy as np
 
@@ -67,12 +69,13 @@ def locate(place: StrPath) -> Path:
     Raises:
         ReadError: a URL of a kind that needs a package which is not installed, or of an unknown kind.
     """
-    text = str(place)
     if not is_url(place):
         return Path(place)
-    scheme = text.partition("://")[0].lower()
+    scheme, _, rest = str(place).partition("://")
+    scheme = scheme.lower()
+    text = f"{scheme}://{rest}"
     if scheme == "file":
-        return Path(text.partition("://")[2])
+        return local_path(text)
     try:
         path = import_module("upath").UPath(text)
         path.fs  # noqa: B018 - the store's own package is imported here
@@ -84,13 +87,24 @@ def locate(place: StrPath) -> Path:
         ) from error
     except Exception as error:  # every store has errors of its own
         raise ReadError(f"{printable(text)}: is no address that can be read: {cause(error)}. Check it.") from error
+    if not path.path.strip("/"):
+        raise ReadError(f"{printable(text)}: names no file. Give it with its path: {scheme}://…/model.keras.")
     return cast(Path, path)
+
+
+def local_path(url: str) -> Path:
+    """The path in a ``file://`` URL, which escapes what URLs do not allow."""
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise ReadError(f"{printable(url)}: names the machine '{printable(parts.netloc)}'. Write file:///path.")
+    return Path(url2pathname(parts.path))
 
 
 def cause(error: BaseException) -> str:
     """What a store's error says, in one line."""
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
+    if isinstance(error, FileNotFoundError):  # web servers: whatever they answered, fsspec says that there is none
+        answered = error.__cause__ if getattr(error.__cause__, "status", 404) != 404 else None
+        return printable(str(answered)) if answered else "there is no such file"
     return reason(error) if isinstance(error, OSError) else printable(str(error) or type(error).__name__)
 
 
@@ -147,6 +161,8 @@ def fetch(path: Path, start: int, size: int) -> Array:
     with store_errors(path):
         store: Any = path
         content = store.fs.cat_file(store.path, start=start, end=start + size)
+        if len(content) > size and len(content) == size_of(path):  # a web server that knows no ranges
+            content = content[start : start + size]
     if len(content) != size:
         raise ReadError(f"{path}: gave {len(content)} bytes at {start}, expected {size}. It changed or is damaged.")
     return np.frombuffer(content, np.uint8)
@@ -170,8 +186,9 @@ def local_copy(path: Path) -> Path:
     if not is_remote(path):
         return path
     copy = scratch_file(name_of(str(path)))
-    with store_errors(path), cast(Any, path).open("rb", cache_type="readahead", block_size=CHUNK) as source:
-        spool(source, copy)
+    store: Any = path
+    with store_errors(path):
+        store.fs.get_file(store.path, str(copy))
     return copy
 
 
@@ -179,12 +196,18 @@ def seekable(path: Path) -> Path:
     """``path``, or a copy of it where the store only gives it from beginning to end."""
     if not is_remote(path):
         return path
-    with open_binary(path) as file:
-        try:
-            file.seek(0, os.SEEK_END)
-        except (OSError, ValueError):  # fsspec's streams say that they are seekable until they are asked to
-            return local_copy(path)
+    if size_of(path) == 0 or (size_of(path) > SMALL and not gives_ranges(path)):
+        return local_copy(path)
     return path
+
+
+def gives_ranges(path: Path) -> bool:
+    """Whether the store gives one byte when it is asked for one; some web servers give all, or refuse."""
+    store: Any = path
+    try:
+        return len(store.fs.cat_file(store.path, start=1, end=2)) == 1
+    except Exception:  # whatever is wrong, reading all of it will tell
+        return False
 
 
 def standard_input() -> Path:

@@ -164,7 +164,22 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
         raise LayerError(refusal(blocking, findings.layers))
     if not findings.layers:
         raise LayerError(nothing_found(checkpoint, findings))
+    assumed = [layer for layer in findings.layers if layer.assumed]
+    if assumed:
+        raise LayerError(unproven_roles(assumed, findings.layers))
     return findings.layers
+
+
+def unproven_roles(assumed: Sequence[AttentionLayer], layers: Sequence[AttentionLayer]) -> str:
+    """Layers that the file does not prove are converted where the user knows them."""
+    names = ", ".join(f"'{printable(layer.name)}'" for layer in assumed[:4])
+    more = f" and {len(assumed) - 4} more" if len(assumed) > 4 else ""
+    every = layouts.selection([layer.name for layer in layers])
+    steps = [f"If you know that they are right, name all layers that you want: {every}"]
+    sure = [layer.name for layer in layers if not layer.assumed]
+    if sure:
+        steps.append(f"To convert only what the file tells, give {layouts.selection(sure)}")
+    return f"Layer {names}{more}: {assumed[0].assumed}. {'. '.join(steps)}."
 
 
 def refusal(items: Sequence[Lookalike], others: Sequence[AttentionLayer]) -> str:

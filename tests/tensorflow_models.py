@@ -122,7 +122,120 @@ def save_all(folder: Path):
     many = {f"layer_{number:05d}/some/long/scope/kernel": np.float32(number) for number in range(3000)}
     save_by_name(folder / "many" / "x", many | by_name)
     expected |= weights_of("many", every[:1])
+    expected |= save_doubtful(folder)
     np.savez(folder / "expected.npz", **expected)
+
+
+class OwnOrder(layers.Layer):
+    """Four projections of its own, made in another order than Keras makes them."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        dense = lambda equation, shape, bias: layers.EinsumDense(equation, shape, bias_axes=bias)  # noqa: E731
+        self._value_dense = dense("abc,cde->abde", (None, 2, 4), "de")
+        self._query_dense = dense("abc,cde->abde", (None, 2, 4), "de")
+        self._key_dense = dense("abc,cde->abde", (None, 2, 4), "de")
+        self._output_dense = dense("abcd,cde->abe", (None, 8), "e")
+
+    def call(self, x):
+        """Something with all of them."""
+        return self._output_dense(self._query_dense(x) * self._key_dense(x) * self._value_dense(x))
+
+
+class InLists(keras.Model):
+    """Layers that only a list holds: no checkpoint of Keras 3 keeps them, but for its optimizer."""
+
+    def __init__(self, inside, **options):
+        super().__init__(**options)
+        self.inside = inside
+
+    def call(self, x):
+        """One after the other."""
+        for layer in self.inside:
+            x = layer(x, x) if isinstance(layer, MHA | layers.GroupQueryAttention) else layer(x)
+        return x
+
+
+def encoder(*arguments, **options):
+    """A model with one attention, always of the same name."""
+    x = keras.Input((5, 8))
+    return keras.Model(x, MHA(*arguments, name="attn", **options)(x, x))
+
+
+def trained_in_lists(folder, seed, inside, features=8):
+    """A checkpoint of a trained model: what is in lists is in the optimizer's list alone."""
+    model = InLists(inside, name="in_lists")
+    model.compile("adam", "mse")
+    model.fit(np.ones((2, 5, features)), np.zeros((2, 5, features)), verbose=0)
+    randomize(model, seed)
+    tf.train.Checkpoint(net=model, opt=model.optimizer).write(str(folder / "ck"))
+    return model
+
+
+def save_doubtful(folder: Path):
+    """What order and names alone do not tell, or tell wrongly."""
+    expected = {}
+    frozen, whole = encoder(2, 4), encoder(2, 4)
+    frozen.layers[1]._value_dense.trainable = False
+    trained_in_lists(folder / "frozen-value", 10, [frozen, whole])
+    frozen, whole = encoder(2, 4), encoder(2, 4)
+    frozen.layers[1]._query_dense.trainable = False
+    trained_in_lists(folder / "frozen-query", 11, [frozen, whole])
+    first, second = encoder(2, 4), encoder(2, 4)
+    first.layers[1]._value_dense.trainable = False
+    for role in ("query", "key", "output"):
+        getattr(second.layers[1], f"_{role}_dense").trainable = False
+    trained_in_lists(folder / "complement", 12, [first, second])
+    trained_in_lists(folder / "own-order", 13, [OwnOrder()])
+    cube = [layers.EinsumDense("abc,cde->abde", (None, 4, 4)), layers.Reshape((5, 16)), layers.Dense(4)]
+    trained_in_lists(folder / "cube", 14, [*cube, MHA(4, 4, use_bias=False), MHA(4, 4, use_bias=False)], features=4)
+    with_bias, without = encoder(2, 4), encoder(2, 4, use_bias=False)
+    trained_in_lists(folder / "mixed-bias", 15, [with_bias, without])
+    expected |= weights_of("mixed-bias", [with_bias.layers[1], without.layers[1]])
+    grouped = [layers.GroupQueryAttention(4, 4, 2), layers.GroupQueryAttention(4, 4, 2), MHA(2, 4)]
+    trained_in_lists(folder / "grouped", 16, grouped)
+    expected |= weights_of("grouped", grouped)
+    normed = [
+        MHA(2, 4, use_bias=False),
+        layers.LayerNormalization(),
+        MHA(2, 4, use_bias=False),
+        layers.LayerNormalization(),
+    ]
+    trained_in_lists(folder / "normed", 17, normed)
+    expected |= weights_of("normed", normed[::2])
+    same = InLists([MHA(2, 4)], name="in_lists")
+    same.attention = MHA(2, 4)
+    same.call = lambda x: same.attention(same.inside[0](x, x), x)
+    same.compile("adam", "mse")
+    same.fit(np.ones((2, 5, 8)), np.zeros((2, 5, 8)), verbose=0)
+    randomize(same, 18)
+    tf.train.Checkpoint(in_lists=same, opt=same.optimizer).write(str(folder / "same-name" / "ck"))
+    expected |= weights_of("same-name", [same.attention, same.inside[0]])
+    twins = keras.Sequential([keras.Input((5, 8)), encoder(2, 4, use_bias=False), encoder(2, 4)])
+    randomize(twins, 19)
+    twins.export(folder / "twins-export", verbose=False)
+    expected |= weights_of("twins-export", [model.layers[1] for model in twins.layers])
+    x = keras.Input((5, 8))
+    adapted = MHA(2, 4, name="adapted")
+    model = keras.Model(x, adapted(x, x))
+    adapted._query_dense.enable_lora(2)
+    randomize(model, 20)
+    model.export(folder / "lora-export", verbose=False)
+    trained_in_lists(folder / "lora-list", 21, [adapted])
+    counting = Subclassed()
+    counting.iter = tf.Variable(3)
+    counting(np.zeros((1, 5, 8), "float32"))
+    randomize(counting, 22)
+    tf.train.Checkpoint(model=counting).write(str(folder / "iter" / "ck"))
+    expected |= weights_of("iter", [counting.zz_cross])
+    chain = tf.Module()
+    top = chain
+    for _ in range(1500):
+        chain.next = tf.Module()
+        chain = chain.next
+    chain.v = tf.Variable(1.0)
+    tf.train.Checkpoint(top=top).write(str(folder / "deep" / "ck"))
+    return expected
 
 
 def named(layer):

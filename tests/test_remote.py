@@ -214,6 +214,7 @@ class Web(http.server.BaseHTTPRequestHandler):
 
     files: dict[str, bytes] = {}  # noqa: RUF012
     ranges = True
+    tells_length = False
     sent: list[int] = []  # noqa: RUF012
     protocol_version = "HTTP/1.1"
 
@@ -228,6 +229,9 @@ class Web(http.server.BaseHTTPRequestHandler):
         if content is None:
             self.send_error(404)
             return
+        if content == b"503":
+            self.send_error(503)
+            return
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if match and self.ranges:
             start, end = int(match[1]), min(int(match[2] or len(content) - 1), len(content) - 1)
@@ -239,6 +243,7 @@ class Web(http.server.BaseHTTPRequestHandler):
             body = content
         if self.ranges:
             self.send_header("Accept-Ranges", "bytes")
+        if self.ranges or self.tells_length:
             self.send_header("Content-Length", str(len(body)))
         else:
             self.send_header("Connection", "close")
@@ -272,10 +277,15 @@ def large_model(samples: Path) -> bytes:
     return content.getvalue()
 
 
-@pytest.mark.parametrize("ranges", [True, False])
-def test_web_servers_with_and_without_ranges(web, samples, tmp_path, ranges):
+@pytest.mark.parametrize("ranges, tells_length", [(True, True), (False, False), (False, True)])
+def test_web_servers_with_and_without_ranges(web, samples, golden, tmp_path, ranges, tells_length):
     address, handler = web
-    handler.ranges = ranges
+    handler.ranges, handler.tells_length = ranges, tells_length
+    handler.files["/w.h5"] = (golden / "keras-3.15.1/square.weights.h5").read_bytes()
+    run_cli("convert", f"{address}/w.h5", "w.pt", "--reference", "none", env={}, cwd=tmp_path)
+    (tmp_path / "w.pt").unlink()
+    handler.files["/busy.keras"] = b"503"
+    assert "503" in run_cli("inspect", f"{address}/busy.keras", env={}, cwd=tmp_path, code=1).stderr
     handler.files["/six_heads.keras"] = (samples / "six_heads.keras").read_bytes()
     url = f"{address}/six_heads.keras?download=1"
     document = json.loads(run_cli("inspect", url, "--json", env={}, cwd=tmp_path).stdout)
@@ -283,6 +293,14 @@ def test_web_servers_with_and_without_ranges(web, samples, tmp_path, ranges):
     run_cli("convert", url, env={}, cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["six_heads.safetensors"]
     assert "no such file" in run_cli("inspect", f"{address}/no.keras", env={}, cwd=tmp_path, code=1).stderr
+
+
+def test_a_large_file_from_a_server_without_ranges_is_copied_once(web, samples, tmp_path):
+    address, handler = web
+    handler.ranges, handler.tells_length = False, True
+    handler.files["/large.keras"] = large_model(samples)
+    run_cli("inspect", f"{address}/large.keras", env={}, cwd=tmp_path)
+    assert sum(handler.sent) < 5 * len(handler.files["/large.keras"])
 
 
 def test_only_the_ranges_that_are_needed_are_fetched(web, samples, tmp_path):
@@ -308,6 +326,7 @@ def test_standard_input(golden, tmp_path):
     assert set(mha_convert.load_modules(tmp_path / "x.safetensors")) == {"attn"}
     assert b"-: has no name to call the target after. Give TARGET." in run("convert", "-", code=1).stderr
     assert b"proven" in run("verify", "-", "x.safetensors").stdout.lower()
+    assert b"is one file, and two are asked of it" in run("inspect", "-", "--config", "-", code=1).stderr
 
 
 def test_copies_are_removed_at_the_end(golden, tmp_path):
@@ -325,7 +344,11 @@ def test_what_is_a_url():
     assert not locations.is_url("C:/x")
     assert not locations.is_url("a/b://c")
     assert not locations.is_url(Path("x"))
-    assert locations.locate("file:///tmp/x.keras") == Path("/tmp/x.keras")
+    assert locations.locate("file:///tmp/a%20b.keras") == Path("/tmp/a b.keras")
+    for url, fact in (("file://cfg/x", "names the machine 'cfg'"), ("memory://", "names no file")):
+        with pytest.raises(mha_convert.ReadError, match=fact):
+            locations.locate(url)
+    assert str(locations.locate("MEMORY://a/x")) == "memory://a/x"
     assert locations.name_of("https://h/a/x.keras?download=1#top") == "x.keras"
     assert locations.name_of("/a/x.keras") == "x.keras"
 

@@ -134,6 +134,24 @@ def test_doubled_numbering_is_not_guessed(corpus, tmp_path):
         mha_convert.read(tmp_path / "x.weights.h5", config=tmp_path / "model.json")
 
 
+def test_counting_needs_the_very_model(corpus, tmp_path):
+    """One layer more in the JSON would move all names by one."""
+    model = next(f for f in rows(corpus) if f.id == "keras-2.12/classifier_adam.keras")
+    with zipfile.ZipFile(model.path) as archive:
+        (tmp_path / "x.weights.h5").write_bytes(archive.read("model.weights.h5"))
+    document = architecture(model)
+    entries = document["config"]["layers"]
+    attention = next(entry for entry in entries if entry["class_name"] == "MultiHeadAttention")
+    entries.insert(0, json.loads(json.dumps(attention).replace(attention["config"]["name"], "another")))
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(ReadError, match="holds 2 layers 'multi_head_attention', 3 in the architecture"):
+        mha_convert.read(tmp_path / "x.weights.h5", config=tmp_path / "model.json")
+    entries.pop(0)
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    notes = mha_convert.read(tmp_path / "x.weights.h5", config=tmp_path / "model.json").notes
+    assert any("does not hold the layers' names: they are the architecture's" in note for note in notes)
+
+
 def test_the_command_line_takes_it_in_every_verb(weights, config, tmp_path):
     def run(*arguments):
         command = [sys.executable, "-m", "mha_convert", *map(str, arguments), "--config", str(config)]

@@ -33,6 +33,27 @@ FRESH = {
     "by-name": "by-name/model.ckpt",
     "shards": "shards/two",
     "many": "many/x",
+    "mixed-bias": "mixed-bias/ck",
+    "grouped": "grouped/ck",
+    "normed": "normed/ck",
+    "same-name": "same-name/ck",
+    "twins-export": "twins-export",
+    "iter": "iter/ck",
+}
+ASSUMED = {  # layers whose roles only their order tells
+    "trained": ["blk/attention"],
+    "optimizer": ["blk/attention", "blk/attention_1"],
+    "mixed-bias": ["attn/attention", "attn/attention_1"],
+    "grouped": ["in_lists/attention", "in_lists/attention_1", "in_lists/attention_2"],
+    "normed": ["in_lists/attention", "in_lists/attention_1"],
+    "same-name": ["in_lists (2)/attention"],
+}
+DOUBTFUL = {  # what no order tells, and is therefore refused
+    "frozen-value/ck": "7 kernels with a heads axis share names here",
+    "frozen-query/ck": "7 kernels with a heads axis share names here",
+    "cube/ck": "9 kernels with a heads axis share names here",
+    "lora-export": "its query carries a LoRA adapter beside the kernel",
+    "lora-list/ck": "it holds a LoRA adapter or a quantized kernel, and nothing says of which layer",
 }
 NAMES = {
     "trained": ["model/self_attn", "model/cross", "model/layer-4/inner", "model/blk/att", "blk/attention"],
@@ -40,7 +61,7 @@ NAMES = {
     "exported": [
         "self_attn",
         "cross",
-        "inner",
+        "encoder_1/inner_1",
         "blk_1/multi_head_attention_1",
         "blk_1/multi_head_attention_1_2",
     ],
@@ -93,9 +114,52 @@ def test_every_layer_that_keras_saved_is_found_with_each_array_in_its_role(tenso
 
 @pytest.mark.parametrize("name", FRESH)
 def test_they_convert_with_a_proof(tensorflow_models, name, tmp_path):
-    report = mha_convert.convert_file(tensorflow_models / FRESH[name], tmp_path / "x.safetensors")
+    source, target = tensorflow_models / FRESH[name], tmp_path / "x.safetensors"
+    layers = [
+        layer for layer in mha_convert.find_layers(mha_convert.read(source)) if layer.kind == "MultiHeadAttention"
+    ]
+    assumed = [layer.name for layer in layers if layer.assumed]
+    if assumed:
+        with pytest.raises(
+            mha_convert.LayerError, match="nothing in this file says which of its kernels is query, key"
+        ):
+            mha_convert.convert_file(source, target, layout="linear")
+        assert not target.exists()
+    names = [layer.name for layer in layers] if assumed else None
+    report = mha_convert.convert_file(source, target, layers=names)
     assert report.proven
-    assert mha_convert.verify_file(tensorflow_models / FRESH[name], tmp_path / "x.safetensors").proven
+    assert all(any(f"Layer '{name}': nothing in this" in note for note in report.notes) for name in assumed)
+    assert mha_convert.verify_file(source, target).proven
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_roles_that_only_order_tells_are_assumed_and_no_others(tensorflow_models, name):
+    found = mha_convert.find_layers(mha_convert.read(tensorflow_models / FRESH[name]))
+    assert [layer.name for layer in found if layer.assumed] == ASSUMED.get(name, [])
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_what_order_does_not_tell_is_refused_by_name(tensorflow_models, tmp_path, name):
+    findings = survey(mha_convert.read(tensorflow_models / name))
+    assert not findings.layers
+    assert any(item.blocking and DOUBTFUL[name] in item.reason for item in findings.lookalikes)
+    with pytest.raises(mha_convert.LayerError, match=DOUBTFUL[name]):
+        mha_convert.convert_file(tensorflow_models / name, tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize("name", ["own-order/ck", "complement/ck"])
+def test_what_order_tells_wrongly_is_not_converted_unasked(tensorflow_models, tmp_path, name):
+    (layer,) = mha_convert.find_layers(mha_convert.read(tensorflow_models / name))
+    with pytest.raises(
+        mha_convert.LayerError,
+        match=f"Layer '{layer.name}': .*If you know that they are right, .*--layer '{layer.name}'",
+    ):
+        mha_convert.convert_file(tensorflow_models / name, tmp_path / "x.pt")
+
+
+def test_a_chain_without_end_is_refused(tensorflow_models):
+    with pytest.raises(mha_convert.ReadError, match="its objects are nested more than 100 deep"):
+        mha_convert.read(tensorflow_models / "deep" / "ck")
 
 
 def test_every_tensor_is_what_tensorflow_reads(tensorflow_models, corpus, real):
@@ -116,6 +180,8 @@ def test_every_tensor_is_what_tensorflow_reads(tensorflow_models, corpus, real):
 def test_every_variable_of_a_checkpoint_has_one_place(tensorflow_models):
     for name, path in FRESH.items():
         place = tensorflow_models / path
+        if place.is_dir() and not (place / "variables").is_dir() and name != "trained":
+            continue
         prefix = place / "variables/variables" if (place / "variables").is_dir() else place
         prefix = place / "ckpt-1" if name == "trained" else prefix
         keys = [key for key, entry in open_bundle(prefix).entries.items() if entry.dtype in DTYPES]

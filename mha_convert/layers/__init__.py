@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ..datatypes import AttentionLayer, Checkpoint, Group, Lookalike
 from ..errors import LayerError, printable
-from . import hand_written, multi_head_attention, unprojected
+from . import hand_written, multi_head_attention, unclear, unprojected
 
 
 class LayerType(Protocol):
@@ -20,7 +20,7 @@ class LayerType(Protocol):
         """The layer in ``group``, if it is of this type."""
 
 
-LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, unprojected, hand_written)
+LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, unclear, unprojected, hand_written)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
     problem = (
         renamed(group, parts)
+        or twice(group)
         or incomplete(parts)
         or narrowed(parts)
         or computes_more(group, ancestors, known_children())
@@ -118,6 +119,15 @@ def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
         "class, and what it computes cannot be seen",
         NEXT_STEP,
     )
+
+
+def twice(group: Group) -> tuple[str, str] | None:
+    """Two groups that could be one projection."""
+    for role, aliases in ROLES.items():
+        present = [alias for alias in aliases if alias in group.children and is_kernel(group.children[alias])]
+        if len(present) > 1:
+            return f"it holds its {role} kernel under two names, {' and '.join(present)}", NEXT_STEP
+    return None
 
 
 def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
@@ -209,7 +219,8 @@ def describe(group: Group, kind: str, projections: Mapping[str, Projection]) -> 
         sliding_window=window if isinstance(window, int) else None,
         compute_dtype=compute_dtype(settings.get("dtype")),
         call_options=config.call_options if config else (),
-        cautions=tuple(subclass_caution(config)),
+        cautions=(*subclass_caution(config), *([group.doubt] if group.doubt else [])),
+        assumed=group.doubt,
     )
 
 

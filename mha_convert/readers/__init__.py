@@ -59,15 +59,22 @@ def read(path: StrPath, *, config: StrPath | None = None) -> Checkpoint:
     Raises:
         ReadError: the file is missing, damaged, or something else; the message says what it really is.
     """
-    source = standard_input() if str(path) == STANDARD_INPUT else locate(path)
-    architecture = None if config is None else read_architecture(locate(config))
-    head = first_bytes(source)
-    in_place = seekable(source) if head else source
+    if str(path) == STANDARD_INPUT == str(config):
+        raise ReadError("Standard input: is one file, and two are asked of it. Give SOURCE or --config as a path.")
+    source = from_anywhere(path)
+    architecture = None if config is None else read_architecture(from_anywhere(config))
+    in_place = seekable(source) if is_remote(source) and is_file(source) else source
+    head = first_bytes(in_place)
     for reader in READERS:
         if reader.accepts(head, in_place):
             return replace(reader.read(in_place, architecture), path=str(path))
     impostor = recognise(head, in_place)
     raise ReadError(f"{path}: this is {impostor.what}, expected a saved Keras model. {impostor.next_step}")
+
+
+def from_anywhere(place: StrPath) -> Path:
+    """A path, a URL, or standard input."""
+    return standard_input() if str(place) == STANDARD_INPUT else locate(place)
 
 
 def first_bytes(source: Path) -> bytes:

@@ -126,10 +126,10 @@ class Bundle:
 
     def check_place(self, entry: Entry, place: str) -> None:
         """The bytes must lie inside an existing data file."""
-        if not 0 <= entry.shard < self.num_shards or entry.offset < 0 or entry.size < 0:
+        if entry.offset < 0 or entry.size < 0:
             raise ReadError(
-                f"{place}: lies at byte {entry.offset} of data file {entry.shard} of {self.num_shards}, where nothing "
-                "can be. The index is damaged; copy it again."
+                f"{place}: begins at byte {entry.offset} and holds {entry.size}, where nothing can be. "
+                "The index is damaged; copy it again."
             )
         end, size = entry.offset + entry.size, self.shard_sizes[entry.shard]
         if end > size:
@@ -186,13 +186,21 @@ def open_bundle(prefix: Path) -> Bundle:
         raise ReadError(
             f"{index}: was written on a big-endian machine, which is not read. Save it again on an ordinary one."
         )
-    entries = {key.decode("utf-8", "backslashreplace"): entry(value, index, key) for key, value in table.items()}
+    entries = {}
+    for raw, value in table.items():
+        key = raw.decode("utf-8", "backslashreplace")
+        entries[key] = entry(value, index, key)
+        if not 0 <= entries[key].shard < header.num_shards:
+            raise ReadError(
+                f"{index}: '{printable(key)}' lies in data file {entries[key].shard} of {header.num_shards}. "
+                "The index is damaged; copy it again."
+            )
     return Bundle(prefix, header.num_shards, entries)
 
 
-def entry(content: bytes, index: Path, key: bytes) -> Entry:
+def entry(content: bytes, index: Path, key: str) -> Entry:
     """One row of the index."""
-    message: Any = parse("BundleEntry", content, index, f"the entry of '{printable(key.decode('utf-8', 'replace'))}'")
+    message: Any = parse("BundleEntry", content, index, f"the entry of '{printable(key)}'")
     shape = tuple(dim.size for dim in message.shape.dim)
     if any(size < 0 for size in shape):
         raise ReadError(f"{index}: '{printable(key)}' has the shape {shape}. The index is damaged; copy it again.")

@@ -95,7 +95,8 @@ def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: b
     """
     if architecture is None:
         return
-    layers = [group for group in root.children.values() if any(inner.variables for inner in group.walk())]
+    named = next((group for group in root.walk() if group.config and group.config.is_model), root)
+    layers = [group for group in named.children.values() if any(inner.variables for inner in group.walk())]
     strangers = [group.name for group in layers if group.config is None]
     if strangers and (by_name or len(strangers) == len(layers)):
         if not child_layers(architecture):

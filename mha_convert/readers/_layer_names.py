@@ -85,6 +85,19 @@ def by_counting(
     return found
 
 
+def unequal_counts(model: Json, groups: Mapping[str, Any], weighted: Iterable[str]) -> tuple[str, int, int] | None:
+    """A class of which the file has another number of layers than the model: its name, the file's and the model's.
+
+    Only where a count decides which layer is which: classes whose layers hold weights.
+    """
+    entries = without_visited(container_entries(model), groups)
+    stems, present = Counter(map(stem_of, entries)), stem_counts(groups)
+    for stem in stem_counts(weighted):
+        if stems[stem] != present[stem]:
+            return stem, present[stem], stems[stem]
+    return None
+
+
 def countable(entries: list[Json], groups: Iterable[str]) -> list[Json]:
     """Entries of those classes that have as many groups as entries.
 

@@ -8,9 +8,14 @@ from ..datatypes import Variable
 
 @dataclass
 class Node:
-    """A group as it stands in the file. ``label`` is the layer's name where the file holds it."""
+    """A group as it stands in the file.
+
+    ``label`` is the layer's name where the file holds it; ``doubt`` says why its arrays may not be what they are
+    taken for.
+    """
 
     label: str | None = None
+    doubt: str | None = None
     variables: dict[str, Variable] = field(default_factory=dict)
     children: dict[str, "Node"] = field(default_factory=dict)
 

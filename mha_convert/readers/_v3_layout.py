@@ -14,12 +14,16 @@ from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
 from ..errors import ReadError, printable
 from ._config import Json, Version, check_fits, child_layers, hidden_masks, layer_config, version_of
 from ._hdf5 import Hdf5Array, Hdf5Group, Hdf5Image
-from ._layer_names import WEIGHTED_LAYERS_COUNT_TWICE, assign, between
+from ._layer_names import WEIGHTED_LAYERS_COUNT_TWICE, assign, between, unequal_counts
 from ._losses import lost_by_optimizer
 from ._tree import Node
 
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14
 NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
+NAMES_BY_COUNTING = (
+    "This file does not hold the layers' names: they are the architecture's, in its order. They are right if it is the "
+    "very model that was saved."
+)
 NESTED_LISTS_ARE_LOST = ((2, 12), (3, 15))
 
 
@@ -68,14 +72,14 @@ def read_weights(
         for node in root.children.pop(name, Node()).walk()
         for variable in node.variables.values()
     )
-    tree = Namer(version, path if architecture and not is_keras_3(architecture) else None).group(
-        root, "", "", model or {}, outermost=True
-    )
+    namer = Namer(version, path if architecture else None)
+    tree = namer.group(root, "", "", model or {}, outermost=True)
     check_fits(tree, architecture, path)
     notes = (
         *lost_in_nested_lists(tree, version, root),
         *lost_by_optimizer(tree, others),
         *hidden_masks(model or {}, version),
+        *([NAMES_BY_COUNTING] if architecture and not any(node.label for node in root.walk()) else []),
     )
     return Checkpoint(
         path=str(path),
@@ -128,10 +132,10 @@ def natural(name: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Namer:
-    """Turns nodes into named groups; ``unsure`` is the file where its Keras version would have to be guessed."""
+    """Turns nodes into named groups; ``separate`` is the file where the model's JSON may be another one's."""
 
     version: Version
-    unsure: Path | None = None
+    separate: Path | None = None
 
     def group(self, node: Node, path: str, name: str, entry: Json, *, outermost: bool) -> Group:
         """The group at ``path``; ``entry`` is its own JSON (empty where unknown).
@@ -156,13 +160,8 @@ class Namer:
         labels = {group: child.label for group, child in node.children.items() if child.label}
         weighted = [group for group, child in node.children.items() if child.has_variables()]
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
-        if self.unsure and not self.version and not labels:
-            doubled = assign(model, node.children, labels, weighted, WEIGHTED_LAYERS_COUNT_TWICE[0])
-            if doubled != entries:
-                raise ReadError(
-                    f"{self.unsure}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
-                    'the architecture does not say who wrote it. Add "keras_version": "2.15.0" (yours) to the JSON.'
-                )
+        if self.separate and child_layers(model) and not labels:
+            check_counting(self.separate, model, node, weighted, entries, self.version)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
             positions = {layer_config(entry).name: i for i, entry in enumerate(child_layers(model))}
@@ -182,6 +181,24 @@ class Namer:
         stem = re.sub(r"_\d+$", "", group_name)
         counted = node.label is not None and re.fullmatch(rf"{re.escape(stem)}(_\d+)?", node.label)
         return node.label if node.label and (outermost or not counted) else group_name
+
+
+def check_counting(
+    path: Path, model: Json, node: Node, weighted: list[str], entries: dict[str, Json], version: Version
+) -> None:
+    """Names by counting hold only for the very model that was saved, by a Keras that counts so."""
+    if unequal := unequal_counts(model, node.children, weighted):
+        stem, ours, theirs = unequal
+        raise ReadError(
+            f"{path}: holds {ours} layers '{stem}', {theirs} in the architecture. "
+            "It is another model's; give this model's."
+        )
+    doubled = assign(model, node.children, {}, weighted, WEIGHTED_LAYERS_COUNT_TWICE[0])
+    if not version and not is_keras_3(model) and doubled != entries:
+        raise ReadError(
+            f"{path}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
+            'the architecture does not say who wrote it. Add "keras_version": "2.15.0" (yours) to the JSON.'
+        )
 
 
 def is_model(node: Node) -> bool:

@@ -17,8 +17,10 @@ from ..errors import ReadError
 from ..locations import fetch, is_file, size_of
 from ._bundle import open_bundle
 from ._config import Json, check_fits, hidden_masks, mapping, refuse_architecture, version_of
+from ._graph_names import Namer
+from ._listed_variables import Names
 from ._losses import lost_by_optimizer
-from ._object_graph import Namer, Object, arrange, read_objects
+from ._object_graph import Object, arrange, read_objects
 from ._protobuf import parse
 from .tf_checkpoint import has_index
 
@@ -55,11 +57,11 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     objects = read_objects(bundle)
     same = dict(same_objects(graph.object_graph_def.nodes, objects))
     configs = dict(configurations(folder, graph, objects, same))
-    arrangement = arrange(bundle, objects, dict(scopes_in_functions(graph, objects, same)))
+    arrangement = arrange(bundle, objects, operations_that_read(graph, objects, same))
     if configs:
         refuse_architecture(architecture, path)
     model = configs.get(0, architecture or {})
-    root = Namer(arrangement, configs).group(arrangement.root, (), "", model)
+    root = Namer(arrangement, configs, architecture).tree()
     check_fits(root, architecture, path, by_name=False)
     version = keras_version(graph.meta_info_def.tensorflow_version) if configs else None
     others = tuple(arrangement.others)
@@ -72,7 +74,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         has_layer_names=True,
         root=root,
         others=others,
-        notes=(*arrangement.notes, *lost_by_optimizer(root, others), *hidden_masks(model, version_of(version))),
+        notes=(*lost_by_optimizer(root, others), *hidden_masks(model, version_of(version))),
     )
 
 
@@ -149,14 +151,15 @@ def same_objects(saved: Sequence[Any], objects: Sequence[Object]) -> Iterator[tu
                 stack.append(pair)
 
 
-def scopes_in_functions(graph: Any, objects: Sequence[Object], same: Mapping[int, int]) -> Iterator[tuple[int, str]]:
-    """Names of variables by object, from the operations that read them (``model/attn/query/Cast/ReadVariableOp``).
+def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[int, int]) -> dict[int, Names]:
+    """Where the operation stands that reads a variable, by object: ``attn/query`` of ``model/attn/query/Cast/Read…``.
 
-    Keras 3 gives variables inside custom layers one name for all; the names of operations tell them apart.
+    Keras 3 does not make variables' names unique; those of operations are. Of several (a layer that is called twice)
+    the first by name is taken, so that all variables of a layer agree.
     """
     functions = {function.signature.name: function for function in graph.graph_def.library.function}
-    found: set[int] = set()
-    for item in sorted(graph.object_graph_def.concrete_functions, key=lambda item: item.key):
+    found: dict[int, set[Names]] = {}
+    for item in graph.object_graph_def.concrete_functions:
         function, captured = functions.get(item.key), list(item.value.bound_inputs)
         if function is None or not captured:
             continue
@@ -164,13 +167,16 @@ def scopes_in_functions(graph: Any, objects: Sequence[Object], same: Mapping[int
         objects_by_name = dict(zip(arguments, captured, strict=False))
         for operation in function.node_def:
             number = same.get(objects_by_name.get(operation.input[0] if operation.input else "", -1), -1)
-            scope = [role_name(part) for part in operation.name.split("/")[1:-2]]
-            if scope and number >= 0 and objects[number].key is not None and number not in found:
-                found.add(number)
-                yield number, "/".join((*scope, objects[number].full_name.rpartition("/")[2]))
+            place = layer_of(operation.name)
+            if place and number >= 0 and objects[number].key is not None:
+                found.setdefault(number, set()).add(place)
+    return {number: min(places, key=lambda place: (len(place), place)) for number, places in found.items()}
 
 
-def role_name(part: str) -> str:
-    """Operations are numbered, projections are not."""
-    match = ROLE.fullmatch(part)
-    return match[1] if match else part
+def layer_of(operation: str) -> Names:
+    """The layer's place in the name of an operation, without the model in front and the operation behind."""
+    parts = operation.split("/")[1:]
+    for number, part in enumerate(parts):
+        if match := ROLE.fullmatch(part):  # operations are numbered, projections are not
+            return (*parts[:number], match[1])
+    return tuple(parts[:-2])

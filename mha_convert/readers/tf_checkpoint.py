@@ -12,8 +12,9 @@ from ..errors import ReadError, printable
 from ..locations import is_file, store_errors
 from ._bundle import INDEX_END, Bundle, is_table, open_bundle
 from ._config import Json, check_fits
+from ._graph_names import Namer
 from ._losses import lost_by_optimizer
-from ._object_graph import KERAS_3, Namer, Object, arrange, read_objects
+from ._object_graph import KERAS_3, Object, arrange, read_objects
 
 FORMAT = "tf-checkpoint"
 STATE_FILE = "checkpoint"
@@ -63,7 +64,7 @@ def describe(
 ) -> Checkpoint:
     """The records of an opened checkpoint."""
     arrangement = arrange(bundle, objects, {})
-    root = Namer(arrangement, {}).group(arrangement.root, (), "", architecture or {})
+    root = Namer(arrangement, {}, architecture).tree()
     check_fits(root, architecture, path, by_name=False)
     others = tuple(arrangement.others)
     by_keras_3 = any(name in KERAS_3 for item in objects for name, _ in item.children)
@@ -76,7 +77,6 @@ def describe(
         others=others,
         notes=(
             *notes,
-            *arrangement.notes,
             *lost_by_optimizer(root, others),
             *((KERAS_3_LOSES_LISTS,) if by_keras_3 else ()),
         ),
@@ -111,6 +111,8 @@ def latest(folder: Path) -> tuple[Path, tuple[str, ...]]:
         )
     named = named_in(folder / STATE_FILE)
     name = re.split(r"[/\\]", named)[-1]
+    if not named:
+        raise ReadError(f"{folder / STATE_FILE}: names no checkpoint. Give the checkpoint itself, as {folder}/NAME.")
     if name not in present:
         raise ReadError(
             f"{folder / STATE_FILE}: names '{printable(named)}', expected a checkpoint beside it; the folder holds "
