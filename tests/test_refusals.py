@@ -13,22 +13,13 @@ from mha_convert.datatypes import Group, Projection
 from mha_convert.layers import multi_head_attention, survey
 
 MESSAGES = {
-    "keras-3.15.1/gqa.keras": (
-        "No layout holds this: layer 'grouped_query_attention' has grouped heads: 4 query heads share 2 key and "
-        "value heads. Grouped heads are not converted yet; repeat the key and value heads by hand."
-    ),
     "keras-3.15.1/gate.keras": (
-        "No layout holds this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
-        "by a sigmoid that PyTorch's attention does not have. A gate is not converted yet; port the layer by hand."
+        "Layout 'mha' cannot hold this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
+        "by a sigmoid that nn.MultiheadAttention does not have. Give --layout linear, whose module computes it."
     ),
     "keras-3.15.1/sliding.keras": (
-        "No layout holds this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
-        "only. A window is not converted yet; port the layer by hand, with the band as attn_mask."
-    ),
-    "keras-3.15.1/axes2.keras": (
-        "No layout holds this: layer 'multi_head_attention' attends over axes (2,) of an input of rank 4, not "
-        "over the one time axis (1,) of rank 3. Other axes are not converted yet; bring the attended axis to the middle "
-        "by a reshape in your own code."
+        "Layout 'mha' cannot hold this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
+        "only, which nn.MultiheadAttention does not do by itself. Give --layout linear, whose module computes it."
     ),
     "keras-3.15.1/q_int8.keras": (
         "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query is quantized (0 int8, 1 float32, "
@@ -61,10 +52,10 @@ def test_rotary_attention_of_kerashub_is_refused(corpus, tmp_path):
 
 def test_all_reasons_and_the_way_to_convert_the_rest():
     good = make_layer(CASES[0], name="encoder/good")
-    bad = make_layer(CASES[0], name="bad", sliding_window=3, attention_axes=(2,), input_rank=4)
+    bad = make_layer(CASES[0], name="bad", sliding_window=3, attention_axes=(-2,), input_rank=3)
     with pytest.raises(mha_convert.LayoutError) as error:
         mha_convert.plan([good, bad])
-    assert "sliding_window=3" in str(error.value) and "axes (2,)" in str(error.value)
+    assert "sliding_window=3" in str(error.value) and "axes (-2,)" in str(error.value)
     assert str(error.value).endswith("To convert the rest, give --layer 'encoder/good'.")
 
 
