@@ -158,6 +158,12 @@ def convert(
             "--reference", help="What to prove against: the formula in NumPy, genuine Keras as well, or nothing."
         ),
     ] = "numpy",
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Refuse layers whose class computes more than attention (rotary embeddings, subclasses)."
+        ),
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -176,6 +182,7 @@ def convert(
             dtype=dtype,
             module=module,
             reference=reference,
+            strict=strict,
             overwrite=overwrite,
             on_progress=on_progress,
         )

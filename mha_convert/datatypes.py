@@ -139,7 +139,8 @@ class AttentionLayer:
     Kernels: query ``(features, heads, key_dim)``, key and value ``(features, key heads, key_dim or value_dim)``,
     output ``(heads, value_dim, *output_shape)``. Biases: the kernel's axes without the input's.
     What shapes cannot tell is None where the file has no configuration (``has_config`` is False). ``assumed`` says
-    what of the layer the file does not prove; such a layer is converted only where it is asked for by name.
+    what of the layer the file does not prove; such a layer is converted only where it is asked for by name. ``more``
+    says what its class computes, or may compute, beside attention with these projections; that is not converted.
     """
 
     name: str
@@ -160,6 +161,7 @@ class AttentionLayer:
     call_options: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     assumed: str | None = None
+    more: str | None = None
 
     @property
     def num_heads(self) -> int:

@@ -260,6 +260,7 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],
         "cautions": list(layer.cautions),
         "assumed": layer.assumed,
+        "more": layer.more,
     }
 
 

@@ -41,6 +41,7 @@ def convert_file(
     dtype: str | None = None,
     module: StrPath | None = None,
     reference: str = "numpy",
+    strict: bool = False,
     overwrite: bool = False,
     on_progress: "Progress | None" = None,
 ) -> Report:
@@ -57,6 +58,7 @@ def convert_file(
         dtype: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``; None keeps each layer's own.
         module: where to write the modules that load the target, as source that needs torch alone; None for nowhere.
         reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a subprocess), or ``"none"``.
+        strict: whether a layer whose class computes more than attention with its projections is an error.
         overwrite: whether an existing target is replaced.
         on_progress: called with a layer's name, its index and the number of layers.
 
@@ -75,9 +77,10 @@ def convert_file(
             raise WriteError(f"{path}: is to be the target and the module's source at once. Give two names.")
     checkpoint = read(source, config=config)
     findings = survey(checkpoint)
-    chosen = layouts.plan(
-        convertible(checkpoint, findings, layers), layout=layout, placement=placement, prefix=prefix, dtype=dtype
-    )
+    wanted = convertible(checkpoint, findings, layers)
+    if strict:
+        refuse_more(wanted)
+    chosen = layouts.plan(wanted, layout=layout, placement=placement, prefix=prefix, dtype=dtype)
     checkpoint.check()
     with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
         if module is not None:
@@ -168,6 +171,18 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
     if assumed:
         raise LayerError(unproven_roles(assumed, findings.layers))
     return findings.layers
+
+
+def refuse_more(wanted: Sequence[AttentionLayer]) -> None:
+    """With ``strict`` only what is attention and nothing else is converted."""
+    facts = [f"layer '{printable(layer.name)}': {layer.more}" for layer in wanted if layer.more]
+    if facts:
+        plain = [layer.name for layer in wanted if not layer.more]
+        rest = f", or name the others: {layouts.selection(plain)}" if plain else ""
+        text = "; ".join(facts)
+        raise LayerError(
+            f"{text[0].upper()}{text[1:]}. Leave --strict (strict=True) out to convert them all the same{rest}."
+        )
 
 
 def unproven_roles(assumed: Sequence[AttentionLayer], layers: Sequence[AttentionLayer]) -> str:

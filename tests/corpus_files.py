@@ -14,9 +14,9 @@ REFUSED = {
     "q_int4": "quantized",
     "q_float8": "quantized",
     "lora_int8": "quantized|LoRA",
-    "hub_llama_tiny": "rotary",
     "luong_bahdanau": "no MultiHeadAttention",
 }
+MORE = {"hub_llama_tiny": "rotary"}  # the projections convert, and Keras computes more with them
 LINEAR_ONLY = {  # what nn.MultiheadAttention does not compute
     "gqa_gate": "gate",
     "gate": "gate",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SHARED, TESTS
-from corpus_files import OURS, READ, TOLERANCES, CorpusFile, arrays, rows
+from corpus_files import MORE, OURS, READ, TOLERANCES, CorpusFile, arrays, rows
 
 import mha_convert
 from mha_convert.layers import survey
@@ -25,7 +25,10 @@ def test_the_corpus_is_there(corpus):
 def test_every_layer_is_found_at_its_place_and_no_other(file: CorpusFile):
     findings = survey(mha_convert.read(file.path))
     expected = [layer for layer in file.layers if layer["cls"] in OURS and is_stored(layer)]
-    if file.model == "hub_llama_tiny" or file.refusal in ("quantized", "quantized|LoRA", "LoRA"):
+    if file.model in MORE:
+        assert [MORE[file.model] in layer.more for layer in findings.layers] == [True]
+        return
+    if file.refusal in ("quantized", "quantized|LoRA", "LoRA"):
         assert not findings.layers
         assert len([item for item in findings.lookalikes if item.blocking]) == max(1, len(expected))
         return
@@ -62,6 +65,9 @@ def test_layers_reproduce_genuine_keras(file: CorpusFile, layout: str, tmp_path)
         return
     report = mha_convert.convert_file(file.path, target, layout=layout)
     assert report.proven
+    if file.model in MORE:
+        assert any(MORE[file.model] in item.layer.more for item in report.plan.layers)
+        return
     modules = mha_convert.load_modules(target)
     for item in report.plan.layers:
         candidates = [layer for layer in file.layers if layer["cls"] in OURS and is_stored(layer)]
