@@ -53,8 +53,20 @@ Config = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 LayoutName = Annotated[
-    Literal["mha", "linear"],
-    typer.Option("--layout", help="mha: nn.MultiheadAttention. linear: four nn.Linear in Keras' sizes."),
+    Literal["mha", "linear", "qkv", "separate"],
+    typer.Option(
+        "--layout",
+        help="mha: nn.MultiheadAttention. linear: four nn.Linear in Keras' sizes. qkv: one fused nn.Linear and one for "
+        "the output, as timm has them. separate: like linear, with the key names of --names.",
+    ),
+]
+Names = Annotated[
+    Literal["bart", "llama", "bert", "vit", "distilbert", "t5"] | None,
+    typer.Option(
+        "--names",
+        help="Of layout separate: the key names of this family of Hugging Face models.",
+        show_default="bart: q_proj, k_proj, v_proj, out_proj",
+    ),
 ]
 PlacementName = Annotated[
     Literal["projected", "drop-in"],
@@ -140,6 +152,7 @@ def convert(
     config: Config = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
+    names: Names = None,
     layer: LayerNames = None,
     prefix: Prefix = None,
     dtype: Dtype = None,
@@ -171,6 +184,7 @@ def convert(
             config=config,
             layout=layout,
             placement=placement,
+            names=names,
             layers=layer,
             prefix=prefix,
             dtype=dtype,
@@ -212,13 +226,15 @@ def explain(
     config: Config = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
+    names: Names = None,
 ) -> None:
     """Tell how a layer's arrays become PyTorch tensors: formula, shapes, traps, and the lines to load and call it."""
     from .explain import alike, explanation
     from .pipeline import explain_file
 
-    command = f"'{source}'" + (f" --config '{config}'" if config else "")
-    for items in alike(explain_file(source, layer, config=config, layout=layout, placement=placement)):
+    command = f"'{source}'" + (f" --config '{config}'" if config else "") + (f" --names {names}" if names else "")
+    plans = explain_file(source, layer, config=config, layout=layout, placement=placement, names=names)
+    for items in alike(plans):
         typer.echo(explanation(items, command))
 
 

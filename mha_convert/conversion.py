@@ -69,7 +69,7 @@ def source_array(piece: Piece, item: LayerPlan) -> Array:
 
 def is_rescaled(piece: Piece, item: LayerPlan) -> bool:
     """Whether the step changes numbers: with equal head sizes the factor is 1."""
-    return piece.step == "rescale" and item.head_size not in (None, item.layer.key_dim)
+    return piece.step == "rescale" and item.scale != 1
 
 
 def pad_heads(array: Array, piece: Piece, item: LayerPlan) -> Array:

@@ -29,6 +29,7 @@ class TargetDescription:
     source: str
     layout: str
     placement: str
+    names: str | None
     dtype: str | None
     layers: tuple[LayerDescription, ...]
 
@@ -46,6 +47,7 @@ def describe_plan(plan: Plan, source: Checkpoint) -> str:
         "keras_version": source.keras_version,
         "layout": plan.layout,
         "placement": plan.placement,
+        "names": plan.names,
         "dtype": plan.dtype,
         "layers": [describe_layer(item) for item in plan.layers],
     }
@@ -87,6 +89,7 @@ def parse_description(text: str | None, path: Path) -> TargetDescription:
             source=str(document["source"]),
             layout=str(document["layout"]),
             placement=str(document["placement"]),
+            names=document.get("names"),
             dtype=document["dtype"],
             layers=tuple(parse_layer(entry) for entry in document["layers"]),
         )

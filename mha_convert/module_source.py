@@ -12,6 +12,8 @@ from .errors import printable
 
 IMPORTS = {
     "math": "import math",
+    "partial": "from functools import partial",
+    "Any": "from typing import Any",
     "torch": "import torch",
     "Tensor": "Tensor",
     "nn": "nn",
@@ -82,7 +84,7 @@ def imports(code: str) -> str:
     """The import lines that the code uses."""
     names = used_names(ast.parse(code))
     from_torch = ", ".join(name for name in ("Tensor", "nn") if name in names)
-    plain = [IMPORTS[name] for name in ("math",) if name in names]
+    plain = [IMPORTS[name] for name in ("math", "partial", "Any") if name in names]
     torch = [IMPORTS["torch"]] if "torch" in names else []
     torch += [f"from torch import {from_torch}"] if from_torch else []
     torch += [IMPORTS["F"]] if "F" in names else []
@@ -109,5 +111,14 @@ def call(item: LayerPlan, depth: int) -> str:
     """The constructor's call, one argument a line."""
     name = item.module.class_name
     indent = "    " * depth
-    lines = [f"{indent}    {key}={value!r}," for key, value in item.module.arguments.items()]
+    lines = [f"{indent}    {key}={literal(value, depth + 1)}," for key, value in item.module.arguments.items()]
     return "\n".join([f"{'nn.' if name == STOCK else ''}{name}(", *lines, f"{indent})"])
+
+
+def literal(value: object, depth: int) -> str:
+    """A value as ruff formats it; a mapping has one entry a line."""
+    if not isinstance(value, dict):
+        return repr(value)
+    indent = "    " * depth
+    lines = [f"{indent}    {json.dumps(key)}: {json.dumps(item)}," for key, item in value.items()]
+    return "\n".join(["{", *lines, f"{indent}}}"])

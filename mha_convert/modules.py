@@ -5,6 +5,8 @@ it. All are called as ``torch.nn.MultiheadAttention(..., batch_first=True)`` is,
 """
 
 import math
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -128,6 +130,7 @@ class KerasMultiheadAttention(nn.Module):
         self.k_proj = nn.Linear(key_features, num_heads * key_dim, bias=bias)
         self.v_proj = nn.Linear(value_features, num_heads * value_dim, bias=bias)
         self.out_proj = nn.Linear(num_heads * value_dim, math.prod(self.output_shape), bias=bias)
+        self.scale = key_dim**-0.5
 
     def forward(
         self,
@@ -169,7 +172,7 @@ class KerasMultiheadAttention(nn.Module):
         if blocked_by_order and (need_weights or key_padding_mask is not None):
             attn_mask, blocked_by_order = causal_mask(q.shape[-2], k.shape[-2], q.device), False
         mask = additive_mask(attn_mask, key_padding_mask, self.num_heads, q)
-        scale, dropout = self.key_dim**-0.5, self.dropout if self.training else 0.0
+        scale, dropout = self.scale, self.dropout if self.training else 0.0
         weights = None
         if need_weights:
             scores = (q * scale) @ k.transpose(-2, -1)
@@ -183,6 +186,93 @@ class KerasMultiheadAttention(nn.Module):
         if not batched:
             return output[0], None if weights is None else weights[0]
         return output, weights
+
+
+class NamedMultiheadAttention(KerasMultiheadAttention):
+    """``KerasMultiheadAttention`` with its projections under other names, as models elsewhere have them.
+
+    Args:
+        names: where each projection is, by its name in ``KerasMultiheadAttention``: ``{"q_proj": "self.query"}``.
+        divides_scores: whether scores are divided by ``sqrt(key_dim)``; T5 has that factor in its query weight.
+        sizes: of ``KerasMultiheadAttention``.
+    """
+
+    def __init__(self, *, names: dict[str, str], divides_scores: bool = True, **sizes: Any) -> None:
+        super().__init__(**sizes)
+        self.scale = self.scale if divides_scores else 1.0
+        moved = {own: name for own, name in names.items() if own != name}
+        for own, name in moved.items():
+            self.move(own, name)
+        self.names = moved
+
+    def move(self, own: str, name: str) -> None:
+        """Put a projection where its keys are, in containers of the names on the way."""
+        *containers, last = name.split(".")
+        place: nn.Module = self
+        for container in containers:
+            if container not in dict(place.named_children()):
+                place.add_module(container, nn.Module())
+            place = place.get_submodule(container)
+        place.add_module(last, self.get_submodule(own))
+        delattr(self, own)
+
+    def __getattr__(self, name: str) -> Any:
+        """A projection by the name that ``forward`` knows."""
+        names = self.__dict__.get("names", {})
+        return self.get_submodule(names[name]) if name in names else super().__getattr__(name)
+
+
+class FusedMultiheadAttention(KerasMultiheadAttention):
+    """Query, key and value in one ``qkv``, the output in ``proj``, as in timm's ``Attention``.
+
+    It is called with query, key and value like the others: each goes through its own third of ``qkv``.
+
+    Args:
+        num_heads: number of heads.
+        key_dim: size of one head (timm's ``attn_head_dim``).
+        features: width of the inputs (timm's ``dim``).
+        output_features: width of the output (timm's ``dim_out``).
+        dropout: probability to drop an attention weight while training.
+        bias: whether ``qkv`` and ``proj`` have biases.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        *,
+        features: int,
+        output_features: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_heads,
+            key_dim,
+            key_dim,
+            query_features=features,
+            key_features=features,
+            value_features=features,
+            output_shape=[output_features],
+            dropout=dropout,
+            bias=bias,
+        )
+        self.qkv = nn.Linear(features, 3 * num_heads * key_dim, bias=bias)
+        self.proj = self.out_proj
+        del self.q_proj, self.k_proj, self.v_proj, self.out_proj
+
+    def third(self, number: int, features: Tensor) -> Tensor:
+        """``(..., features)`` through the query's (0), key's (1) or value's (2) rows of ``qkv``."""
+        bias = None if self.qkv.bias is None else self.qkv.bias.chunk(3)[number]
+        return F.linear(features, self.qkv.weight.chunk(3)[number], bias)
+
+    def __getattr__(self, name: str) -> Any:
+        """A projection by the name that ``forward`` knows."""
+        if "proj" not in self.__dict__.get("_modules", {}):
+            return super().__getattr__(name)
+        if name in ("q_proj", "k_proj", "v_proj"):
+            return partial(self.third, "qkv".index(name[0]))
+        return super().__getattr__("proj" if name == "out_proj" else name)
 
 
 def causal_mask(query_length: int, key_length: int, device: torch.device) -> Tensor:

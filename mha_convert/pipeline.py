@@ -36,6 +36,7 @@ def convert_file(
     config: StrPath | None = None,
     layout: str = "mha",
     placement: str = "projected",
+    names: str | None = None,
     layers: Sequence[str] | None = None,
     prefix: str | None = None,
     dtype: str | None = None,
@@ -50,8 +51,9 @@ def convert_file(
         source: whatever ``read`` takes: a file, a folder or a URL.
         target: ends in ``.safetensors`` or ``.pt``; exists afterwards only if it was proven. May be a URL.
         config: the model's JSON, where the source holds weights only.
-        layout: ``"mha"`` or ``"linear"``, see ``docs/layouts.md``.
+        layout: ``"mha"``, ``"linear"``, ``"qkv"`` or ``"separate"``, see ``docs/layouts.md``.
         placement: ``"projected"`` or ``"drop-in"``.
+        names: whose names layout ``separate`` takes, see ``plan``.
         layers: names of the layers to convert; None for all.
         prefix: what stands before a layer's keys, with ``{name}`` for its name; ``""`` for bare keys.
         dtype: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``; None keeps each layer's own.
@@ -76,7 +78,12 @@ def convert_file(
     checkpoint = read(source, config=config)
     findings = survey(checkpoint)
     chosen = layouts.plan(
-        convertible(checkpoint, findings, layers), layout=layout, placement=placement, prefix=prefix, dtype=dtype
+        convertible(checkpoint, findings, layers),
+        layout=layout,
+        placement=placement,
+        names=names,
+        prefix=prefix,
+        dtype=dtype,
     )
     checkpoint.check()
     with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
@@ -218,20 +225,18 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
         )
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
     prefixes = {layer.name: layer.prefix for layer in described.layers}
-    bare = (
-        layouts.plan([layer], layout=described.layout, placement=described.placement, prefix="", dtype=described.dtype)
-        for layer in chosen
-    )
+    asked: dict[str, Any] = {name: getattr(described, name) for name in ("layout", "placement", "names", "dtype")}
+    bare = (layouts.plan([layer], prefix="", **asked) for layer in chosen)
     # The prefixes are taken as they stand: one may hold a brace that came from a layer's name.
     plans = tuple(replace(item, prefix=prefixes[item.layer.name]) for plan in bare for item in plan.layers)
-    return Plan(layout=described.layout, placement=described.placement, dtype=described.dtype, layers=plans)
+    return Plan(**asked, layers=plans)
 
 
 def layer_notes(chosen: Plan) -> tuple[str, ...]:
     """What a user should know of single layers."""
     notes = []
-    if chosen.layout == "linear" and chosen.placement == "drop-in":
-        notes.append("Layout 'linear' keeps Keras' own sizes; the placement makes no difference.")
+    if chosen.layout != "mha" and chosen.placement == "drop-in":
+        notes.append(f"Layout '{chosen.layout}' keeps Keras' own sizes; the placement makes no difference.")
     for item in chosen.layers:
         name = printable(item.layer.name)
         notes += [f"Layer '{name}': {caution}." for caution in item.layer.cautions]
@@ -268,11 +273,13 @@ def explain_file(
     config: StrPath | None = None,
     layout: str = "mha",
     placement: str = "projected",
+    names: str | None = None,
 ) -> tuple[LayerPlan, ...]:
     """The plans of one layer or of all, for ``explain``."""
     checkpoint = read(source, config=config)
     chosen = convertible(checkpoint, survey(checkpoint), None if layer is None else [layer])
-    return tuple(layouts.plan([item], layout=layout, placement=placement, prefix="").layers[0] for item in chosen)
+    plans = (layouts.plan([item], layout=layout, placement=placement, names=names, prefix="") for item in chosen)
+    return tuple(plan.layers[0] for plan in plans)
 
 
 def default_target(source: StrPath) -> Path:
@@ -297,7 +304,12 @@ def refuse_source_as_target(source: StrPath, target: Path) -> None:
 
 
 def from_keras_layer(
-    layer: Any, *, layout: str = "mha", placement: str = "projected", dtype: str | None = None
+    layer: Any,
+    *,
+    layout: str = "mha",
+    placement: str = "projected",
+    names: str | None = None,
+    dtype: str | None = None,
 ) -> "nn.Module":
     """A live ``keras.layers.MultiHeadAttention`` as a PyTorch module in evaluation mode, proven by the formula.
 
@@ -305,8 +317,9 @@ def from_keras_layer(
 
     Args:
         layer: a built layer of Keras 2 or 3, on any backend.
-        layout: ``"mha"`` or ``"linear"``.
+        layout: ``"mha"``, ``"linear"``, ``"qkv"`` or ``"separate"``.
         placement: ``"projected"`` or ``"drop-in"``.
+        names: whose names layout ``separate`` takes, see ``plan``.
         dtype: of the module; None keeps the layer's own.
 
     Returns:
@@ -327,7 +340,7 @@ def from_keras_layer(
             f"{checkpoint.path}: is no attention layer with four projections. Give a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)
-    chosen = layouts.plan(found, layout=layout, placement=placement, prefix="", dtype=dtype)
+    chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix="", dtype=dtype)
     return prove_in_memory(chosen)
 
 

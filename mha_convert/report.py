@@ -41,10 +41,11 @@ def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
 
 def module_call(item: LayerPlan) -> str:
     """The module as one would make it, with its sizes."""
-    arguments = item.module.arguments
+    layer = item.layer
     if item.head_size is None:
-        return f"{item.module.class_name}({arguments['num_heads']}, {arguments['key_dim']}, {arguments['value_dim']})"
-    stock = f"nn.MultiheadAttention({item.embed_dim}, {item.layer.num_heads})"
+        sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
+        return f"{item.module.class_name}({', '.join(map(str, sizes))})"
+    stock = f"nn.MultiheadAttention({item.embed_dim}, {layer.num_heads})"
     around = projections(item)
     return f"{'Linear → ' if 'q' in around else ''}{stock}{' → Linear' if 'out' in around else ''}"
 
@@ -115,6 +116,7 @@ def report_as_json(report: Report) -> dict[str, Any]:
         "keras_version": report.source.keras_version,
         "layout": report.plan.layout,
         "placement": report.plan.placement,
+        "names": report.plan.names,
         "dtype": report.plan.dtype,
         "reference": report.reference,
         "proven": report.proven,
