@@ -17,7 +17,7 @@ from . import __version__
 from .errors import MhaConvertError, printable
 
 if TYPE_CHECKING:
-    from .datatypes import Report
+    from .datatypes import Checkpoint, Plan, Report
     from .document import Document
 
 EPILOG = (
@@ -91,6 +91,15 @@ Prefix = Annotated[
         show_default="{name}",
     ),
 ]
+Rename = Annotated[
+    Path | None,
+    typer.Option(
+        "--rename",
+        metavar="RULES.toml",
+        help="Other names for whole keys, after --prefix: a table [rename] of patterns and new names.",
+        show_default=False,
+    ),
+]
 Dtype = Annotated[
     Literal["float32", "float16", "bfloat16", "float64"] | None,
     typer.Option("--dtype", help="Of the target.", show_default="each layer's own"),
@@ -155,6 +164,7 @@ def convert(
     names: Names = None,
     layer: LayerNames = None,
     prefix: Prefix = None,
+    rename: Rename = None,
     dtype: Dtype = None,
     module: Annotated[
         Path | None,
@@ -172,11 +182,29 @@ def convert(
         ),
     ] = "numpy",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    list_keys: Annotated[
+        bool,
+        typer.Option("--list-keys", help="Only show the target's keys, their shapes and sources; write nothing."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Convert the attention layers to a PyTorch state_dict; the target appears only if it was proven."""
-    from .pipeline import convert_file, default_target
+    from .pipeline import convert_file, default_target, plan_file
 
+    if list_keys:
+        checkpoint, _, chosen = plan_file(
+            source,
+            config=config,
+            layout=layout,
+            placement=placement,
+            names=names,
+            layers=layer,
+            prefix=prefix,
+            renames=rename,
+            dtype=dtype,
+        )
+        show_keys(checkpoint, chosen, as_json)
+        return
     with progress(as_json) as on_progress:
         result = convert_file(
             source,
@@ -187,6 +215,7 @@ def convert(
             names=names,
             layers=layer,
             prefix=prefix,
+            renames=rename,
             dtype=dtype,
             module=module,
             reference=reference,
@@ -236,6 +265,16 @@ def explain(
     plans = explain_file(source, layer, config=config, layout=layout, placement=placement, names=names)
     for items in alike(plans):
         typer.echo(explanation(items, command))
+
+
+def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:
+    """What a conversion would write."""
+    from .report import keys_as_json, keys_as_text
+
+    if as_json:
+        print_json(keys_as_json(checkpoint, plan))
+    else:
+        show(keys_as_text(checkpoint, plan))
 
 
 def show_report(result: "Report", as_json: bool) -> None:

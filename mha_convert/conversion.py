@@ -29,7 +29,7 @@ def describe(rule: Rule, item: LayerPlan, dtype: str) -> Tensor:
     shapes = [target_shape(piece, item) for piece in rule.pieces]
     rows = sum(shape[0] for shape in shapes)
     return Tensor(
-        key=item.prefix + rule.target,
+        key=item.key(rule.target),
         shape=(rows, *shapes[0][1:]),
         dtype=dtype,
         read=partial(apply, rule, item, dtype),
@@ -167,7 +167,7 @@ def ledger(item: LayerPlan, tensors: Mapping[str, tuple[int, ...]]) -> Ledger:
             padding += size - own
             rescaled += own if is_rescaled(piece, item) else 0
             moved += 0 if is_rescaled(piece, item) else own
-    target = sum(int(np.prod(tensors[item.prefix + rule.target])) for rule in item.rules)
+    target = sum(int(np.prod(tensors[item.key(rule.target)])) for rule in item.rules)
     entry = Ledger(
         source=item.layer.parameters, moved=moved, rescaled=rescaled, padding=padding, identity=identity, target=target
     )

@@ -292,6 +292,7 @@ class LayerPlan:
     ``divides_scores`` is False for a module that does not divide scores by the root of its head size: the query's
     numbers then carry the factor.
     ``fits`` is None, or says why the placement that was asked for does not fit this layer and which one was taken.
+    ``renamed`` has the whole key of each rule's target where renames changed one, and is empty otherwise.
     """
 
     layer: AttentionLayer
@@ -303,6 +304,11 @@ class LayerPlan:
     module: ModuleSpec
     fits: str | None = None
     divides_scores: bool = True
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, target: str) -> str:
+        """The whole key of a rule's target in the ``state_dict``."""
+        return self.renamed.get(target, self.prefix + target)
 
     @property
     def scale(self) -> float:

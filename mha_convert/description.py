@@ -15,10 +15,14 @@ FORM = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerDescription:
-    """One layer of a target: its Keras name, where its keys are, and the module that takes them."""
+    """One layer of a target: its Keras name, where its keys are, and the module that takes them.
+
+    ``keys`` has the whole key of each tensor of the module where they were renamed, and is empty otherwise.
+    """
 
     name: str
     prefix: str
+    keys: Mapping[str, str]
     module: ModuleSpec
 
 
@@ -60,6 +64,7 @@ def describe_layer(item: LayerPlan) -> dict[str, Any]:
     return {
         "name": layer.name,
         "prefix": item.prefix,
+        **({"keys": dict(item.renamed)} if item.renamed else {}),
         "class": item.module.class_name,
         "arguments": dict(item.module.arguments),
         "keras": {
@@ -100,4 +105,5 @@ def parse_description(text: str | None, path: Path) -> TargetDescription:
 def parse_layer(entry: Mapping[str, Any]) -> LayerDescription:
     """One layer."""
     spec = ModuleSpec(class_name=str(entry["class"]), arguments=dict(entry["arguments"]))
-    return LayerDescription(name=str(entry["name"]), prefix=str(entry["prefix"]), module=spec)
+    keys = {str(own): str(key) for own, key in entry.get("keys", {}).items()}
+    return LayerDescription(name=str(entry["name"]), prefix=str(entry["prefix"]), keys=keys, module=spec)

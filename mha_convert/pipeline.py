@@ -3,9 +3,10 @@
 read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify the draft ─▶ give it its name
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from .layers import Findings, select, survey
 from .locations import STANDARD_INPUT, StrPath, is_remote, is_url, local_copy, locate, name_of
 from .module_source import module_source
 from .readers import read
+from .renaming import read_renames, rename
 from .writers import StoredTarget, check_target, draft, open_target, writer_for
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from .verification import Progress
 
+Renames = Mapping[str, str] | StrPath | None
 UNPROVEN = "none"
 KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
 
@@ -39,6 +42,7 @@ def convert_file(
     names: str | None = None,
     layers: Sequence[str] | None = None,
     prefix: str | None = None,
+    renames: Renames = None,
     dtype: str | None = None,
     module: StrPath | None = None,
     reference: str = "numpy",
@@ -56,6 +60,7 @@ def convert_file(
         names: whose names layout ``separate`` takes, see ``plan``.
         layers: names of the layers to convert; None for all.
         prefix: what stands before a layer's keys, with ``{name}`` for its name; ``""`` for bare keys.
+        renames: patterns for whole keys and their new names, see ``rename``; or a TOML file with them.
         dtype: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``; None keeps each layer's own.
         module: where to write the modules that load the target, as source that needs torch alone; None for nowhere.
         reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a subprocess), or ``"none"``.
@@ -75,14 +80,15 @@ def convert_file(
         refuse_source_as_target(source, Path(module))
         if Path(module).resolve() == path.resolve():
             raise WriteError(f"{path}: is to be the target and the module's source at once. Give two names.")
-    checkpoint = read(source, config=config)
-    findings = survey(checkpoint)
-    chosen = layouts.plan(
-        convertible(checkpoint, findings, layers),
+    checkpoint, findings, chosen = plan_file(
+        source,
+        config=config,
         layout=layout,
         placement=placement,
         names=names,
+        layers=layers,
         prefix=prefix,
+        renames=renames,
         dtype=dtype,
     )
     checkpoint.check()
@@ -93,6 +99,27 @@ def convert_file(
         drafted = stack.enter_context(draft(path, overwrite=overwrite))
         writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
         return prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
+
+
+def plan_file(
+    source: StrPath,
+    *,
+    config: StrPath | None = None,
+    layout: str = "mha",
+    placement: str = "projected",
+    names: str | None = None,
+    layers: Sequence[str] | None = None,
+    prefix: str | None = None,
+    renames: Renames = None,
+    dtype: str | None = None,
+) -> tuple[Checkpoint, Findings, Plan]:
+    """The first stages of ``convert_file``: what is in the source, and where each number would go; reads no array."""
+    rules = read_renames(renames) if isinstance(renames, str | PathLike) else renames
+    checkpoint = read(source, config=config)
+    findings = survey(checkpoint)
+    found = convertible(checkpoint, findings, layers)
+    chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix=prefix, dtype=dtype)
+    return checkpoint, findings, rename(chosen, rules) if rules else chosen
 
 
 def verify_file(
@@ -224,11 +251,15 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
             f"'{printable(described.source)}'. Give that file (names can differ between formats, see docs/formats.md)."
         )
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
-    prefixes = {layer.name: layer.prefix for layer in described.layers}
+    places = {layer.name: layer for layer in described.layers}
     asked: dict[str, Any] = {name: getattr(described, name) for name in ("layout", "placement", "names", "dtype")}
     bare = (layouts.plan([layer], prefix="", **asked) for layer in chosen)
     # The prefixes are taken as they stand: one may hold a brace that came from a layer's name.
-    plans = tuple(replace(item, prefix=prefixes[item.layer.name]) for plan in bare for item in plan.layers)
+    plans = tuple(
+        replace(item, prefix=places[item.layer.name].prefix, renamed=places[item.layer.name].keys)
+        for plan in bare
+        for item in plan.layers
+    )
     return Plan(**asked, layers=plans)
 
 

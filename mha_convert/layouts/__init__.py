@@ -153,7 +153,7 @@ def check_unique(plans: Sequence[LayerPlan]) -> None:
     owners: dict[str, str] = {}
     for item in plans:
         for rule in item.rules:
-            key, name = item.prefix + rule.target, item.layer.name
+            key, name = item.key(rule.target), item.layer.name
             if key in owners:
                 raise LayoutError(
                     f"Layers '{printable(owners[key])}' and '{printable(name)}': both would write '{printable(key)}'. "
