@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
     from .pipeline import convert_file, from_keras_layer, verify_file
     from .readers import read
+    from .renaming import read_renames, rename
     from .verification import verify
     from .writers import open_target, write
 
@@ -65,6 +66,8 @@ _HOMES = {
     "open_target": "writers",
     "plan": "layouts",
     "read": "readers",
+    "read_renames": "renaming",
+    "rename": "renaming",
     "survey": "layers",
     "to_attn_mask": "modules",
     "verify": "verification",
@@ -100,6 +103,8 @@ __all__ = [
     "open_target",
     "plan",
     "read",
+    "read_renames",
+    "rename",
     "survey",
     "to_attn_mask",
     "verify",

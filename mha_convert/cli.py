@@ -17,7 +17,7 @@ from . import __version__
 from .errors import MhaConvertError, printable
 
 if TYPE_CHECKING:
-    from .datatypes import Report
+    from .datatypes import Checkpoint, Plan, Report
     from .document import Document
 
 EPILOG = (
@@ -53,8 +53,20 @@ Config = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 LayoutName = Annotated[
-    Literal["mha", "linear"],
-    typer.Option("--layout", help="mha: nn.MultiheadAttention. linear: four nn.Linear in Keras' sizes."),
+    Literal["mha", "linear", "qkv", "separate"],
+    typer.Option(
+        "--layout",
+        help="mha: nn.MultiheadAttention. linear: four nn.Linear in Keras' sizes. qkv: one fused nn.Linear and one for "
+        "the output, as timm has them. separate: like linear, with the key names of --names.",
+    ),
+]
+Names = Annotated[
+    Literal["bart", "llama", "bert", "vit", "distilbert", "t5"] | None,
+    typer.Option(
+        "--names",
+        help="Of layout separate: the key names of this family of Hugging Face models.",
+        show_default="bart: q_proj, k_proj, v_proj, out_proj",
+    ),
 ]
 PlacementName = Annotated[
     Literal["projected", "drop-in"],
@@ -77,6 +89,15 @@ Prefix = Annotated[
         metavar="P",
         help="What stands before a layer's keys, {name} for its name; '' gives the bare keys of one module.",
         show_default="{name}",
+    ),
+]
+Rename = Annotated[
+    Path | None,
+    typer.Option(
+        "--rename",
+        metavar="RULES.toml",
+        help="Other names for whole keys, after --prefix: a table [rename] of patterns and new names.",
+        show_default=False,
     ),
 ]
 Dtype = Annotated[
@@ -140,8 +161,10 @@ def convert(
     config: Config = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
+    names: Names = None,
     layer: LayerNames = None,
     prefix: Prefix = None,
+    rename: Rename = None,
     dtype: Dtype = None,
     module: Annotated[
         Path | None,
@@ -165,11 +188,29 @@ def convert(
         ),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    list_keys: Annotated[
+        bool,
+        typer.Option("--list-keys", help="Only show the target's keys, their shapes and sources; write nothing."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Convert the attention layers to a PyTorch state_dict; the target appears only if it was proven."""
-    from .pipeline import convert_file, default_target
+    from .pipeline import convert_file, default_target, plan_file
 
+    if list_keys:
+        checkpoint, _, chosen = plan_file(
+            source,
+            config=config,
+            layout=layout,
+            placement=placement,
+            names=names,
+            layers=layer,
+            prefix=prefix,
+            renames=rename,
+            dtype=dtype,
+        )
+        show_keys(checkpoint, chosen, as_json)
+        return
     with progress(as_json) as on_progress:
         result = convert_file(
             source,
@@ -177,8 +218,10 @@ def convert(
             config=config,
             layout=layout,
             placement=placement,
+            names=names,
             layers=layer,
             prefix=prefix,
+            renames=rename,
             dtype=dtype,
             module=module,
             reference=reference,
@@ -219,14 +262,26 @@ def explain(
     config: Config = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
+    names: Names = None,
 ) -> None:
     """Tell how a layer's arrays become PyTorch tensors: formula, shapes, traps, and the lines to load and call it."""
     from .explain import alike, explanation
     from .pipeline import explain_file
 
-    command = f"'{source}'" + (f" --config '{config}'" if config else "")
-    for items in alike(explain_file(source, layer, config=config, layout=layout, placement=placement)):
+    command = f"'{source}'" + (f" --config '{config}'" if config else "") + (f" --names {names}" if names else "")
+    plans = explain_file(source, layer, config=config, layout=layout, placement=placement, names=names)
+    for items in alike(plans):
         typer.echo(explanation(items, command))
+
+
+def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:
+    """What a conversion would write."""
+    from .report import keys_as_json, keys_as_text
+
+    if as_json:
+        print_json(keys_as_json(checkpoint, plan))
+    else:
+        show(keys_as_text(checkpoint, plan))
 
 
 def show_report(result: "Report", as_json: bool) -> None:

@@ -29,7 +29,7 @@ def describe(rule: Rule, item: LayerPlan, dtype: str) -> Tensor:
     shapes = [target_shape(piece, item) for piece in rule.pieces]
     rows = sum(shape[0] for shape in shapes)
     return Tensor(
-        key=item.prefix + rule.target,
+        key=item.key(rule.target),
         shape=(rows, *shapes[0][1:]),
         dtype=dtype,
         read=partial(apply, rule, item, dtype),
@@ -79,7 +79,7 @@ def source_array(piece: Piece, item: LayerPlan) -> Array:
 
 def is_rescaled(piece: Piece, item: LayerPlan) -> bool:
     """Whether the step changes numbers: with equal head sizes the factor is 1."""
-    return piece.step == "rescale" and item.head_size not in (None, item.layer.key_dim)
+    return piece.step == "rescale" and item.scale != 1
 
 
 def pad_heads(array: Array, piece: Piece, item: LayerPlan) -> Array:
@@ -178,7 +178,7 @@ def ledger(item: LayerPlan, tensors: Mapping[str, tuple[int, ...]]) -> Ledger:
             repeated += size - padded
             rescaled += own if is_rescaled(piece, item) else 0
             moved += 0 if is_rescaled(piece, item) else own
-    target = sum(int(np.prod(tensors[item.prefix + rule.target])) for rule in item.rules)
+    target = sum(int(np.prod(tensors[item.key(rule.target)])) for rule in item.rules)
     entry = Ledger(
         source=item.layer.parameters,
         moved=moved,

@@ -307,7 +307,10 @@ class LayerPlan:
 
     ``head_size`` is the size to which heads are padded, None where they keep their own; ``embed_dim`` is the width
     of all query heads.
+    ``divides_scores`` is False for a module that does not divide scores by the root of its head size: the query's
+    numbers then carry the factor.
     ``fits`` is None, or says why the placement that was asked for does not fit this layer and which one was taken.
+    ``renamed`` has the whole key of each rule's target where renames changed one, and is empty otherwise.
     """
 
     layer: AttentionLayer
@@ -318,19 +321,30 @@ class LayerPlan:
     rules: tuple[Rule, ...]
     module: ModuleSpec
     fits: str | None = None
+    divides_scores: bool = True
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, target: str) -> str:
+        """The whole key of a rule's target in the ``state_dict``."""
+        return self.renamed.get(target, self.prefix + target)
 
     @property
     def scale(self) -> float:
-        """Factor that makes PyTorch's ``1/sqrt(head_size)`` equal to Keras' ``1/sqrt(key_dim)``."""
-        return math.sqrt((self.head_size or self.layer.key_dim) / self.layer.key_dim)
+        """Factor of the query that makes PyTorch's ``1/sqrt(head_size)``, or 1, equal to Keras' ``1/sqrt(key_dim)``."""
+        divisor = (self.head_size or self.layer.key_dim) if self.divides_scores else 1
+        return math.sqrt(divisor / self.layer.key_dim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A whole conversion, checked before any array is read. ``dtype`` None keeps each layer's own."""
+    """A whole conversion, checked before any array is read.
+
+    ``names`` are those of layout ``separate``, None for the others; ``dtype`` None keeps each layer's own.
+    """
 
     layout: str
     placement: str
+    names: str | None = None
     dtype: str | None
     layers: tuple[LayerPlan, ...]
 

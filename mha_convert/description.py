@@ -15,10 +15,14 @@ FORM = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerDescription:
-    """One layer of a target: its Keras name, where its keys are, and the module that takes them."""
+    """One layer of a target: its Keras name, where its keys are, and the module that takes them.
+
+    ``keys`` has the whole key of each tensor of the module where they were renamed, and is empty otherwise.
+    """
 
     name: str
     prefix: str
+    keys: Mapping[str, str]
     module: ModuleSpec
 
 
@@ -29,6 +33,7 @@ class TargetDescription:
     source: str
     layout: str
     placement: str
+    names: str | None
     dtype: str | None
     layers: tuple[LayerDescription, ...]
 
@@ -46,6 +51,7 @@ def describe_plan(plan: Plan, source: Checkpoint) -> str:
         "keras_version": source.keras_version,
         "layout": plan.layout,
         "placement": plan.placement,
+        "names": plan.names,
         "dtype": plan.dtype,
         "layers": [describe_layer(item) for item in plan.layers],
     }
@@ -58,6 +64,7 @@ def describe_layer(item: LayerPlan) -> dict[str, Any]:
     return {
         "name": layer.name,
         "prefix": item.prefix,
+        **({"keys": dict(item.renamed)} if item.renamed else {}),
         "class": item.module.class_name,
         "arguments": dict(item.module.arguments),
         "keras": {
@@ -87,6 +94,7 @@ def parse_description(text: str | None, path: Path) -> TargetDescription:
             source=str(document["source"]),
             layout=str(document["layout"]),
             placement=str(document["placement"]),
+            names=document.get("names"),
             dtype=document["dtype"],
             layers=tuple(parse_layer(entry) for entry in document["layers"]),
         )
@@ -97,4 +105,5 @@ def parse_description(text: str | None, path: Path) -> TargetDescription:
 def parse_layer(entry: Mapping[str, Any]) -> LayerDescription:
     """One layer."""
     spec = ModuleSpec(class_name=str(entry["class"]), arguments=dict(entry["arguments"]))
-    return LayerDescription(name=str(entry["name"]), prefix=str(entry["prefix"]), module=spec)
+    keys = {str(own): str(key) for own, key in entry.get("keys", {}).items()}
+    return LayerDescription(name=str(entry["name"]), prefix=str(entry["prefix"]), keys=keys, module=spec)

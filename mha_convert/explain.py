@@ -79,12 +79,22 @@ def keras_part(item: LayerPlan) -> Iterator[str]:
         yield ""
 
 
+LINEARS = {
+    "linear": "four nn.Linear in Keras' own sizes",
+    "separate": "four nn.Linear in Keras' own sizes",
+    "qkv": "one nn.Linear for query, key and value, one for the output",
+}
+
+
 def placement_part(item: LayerPlan) -> Iterator[str]:
     """Which module takes it, and why."""
     layer, around = item.layer, projections(item)
     if item.head_size is None:
-        yield "In PyTorch (layout linear): four nn.Linear in Keras' own sizes and scaled_dot_product_attention"
-        yield f"with scale = 1 / sqrt({layer.key_dim}); no parameter is added."
+        scale = f"1 / sqrt({layer.key_dim})" if item.divides_scores else "1"
+        yield f"In PyTorch (layout {item.placement}): {LINEARS[item.placement]} and scaled_dot_product_attention"
+        yield f"with scale = {scale}; no parameter is added."
+        if not item.divides_scores:
+            yield f"  The query is multiplied by sqrt(1 / {layer.key_dim}) = {item.scale:.6g} instead."
         yield ""
         return
     embed, heads = item.embed_dim, layer.num_heads
@@ -183,7 +193,7 @@ def code_part(item: LayerPlan, source: str) -> Iterator[str]:
     name = layer.name.replace("'", r"\'")
     choice = ""
     if item.head_size is None:
-        choice = " --layout linear"
+        choice = f" --layout {item.placement}"
     elif item.placement == "drop-in":
         choice = " --placement drop-in"
     yield "Convert, load and call:"

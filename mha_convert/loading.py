@@ -33,9 +33,9 @@ def load_layer(layer: LayerDescription, stored: StoredTarget) -> "nn.Module":
     """One module, with the tensors under its prefix."""
     try:
         module = empty_module(layer.module)
-        own = {name: layer.prefix + name for name in module.state_dict()}
+        own = {name: layer.keys.get(name, layer.prefix + name) for name in module.state_dict()}
         return filled(module, {name: stored.read(key) for name, key in own.items() if key in stored.shapes})
-    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+    except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, AssertionError) as error:
         raise ReadError(
             f"{stored.path}: layer '{printable(layer.name)}' does not load: {printable(error)}. Convert again."
         ) from error

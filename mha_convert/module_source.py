@@ -12,6 +12,8 @@ from .errors import printable
 
 IMPORTS = {
     "math": "import math",
+    "partial": "from functools import partial",
+    "Any": "from typing import Any",
     "torch": "import torch",
     "Tensor": "Tensor",
     "nn": "nn",
@@ -38,25 +40,30 @@ def module_source(plan: Plan, source: str, target: str) -> str:
     """The file's text.
 
     ``build()`` in it returns an ``nn.Module`` whose ``load_state_dict(strict=True)`` takes the target; each layer is
-    in it under its key.
+    in it under its key. Of a renamed target it takes ``own_keys(target)``: a new name need not be one that a module
+    can have where the layer is.
     """
     classes = {item.module.class_name for item in plan.layers} - {STOCK}
     definitions = needed(classes | {"to_attn_mask"})
     bare = [item for item in plan.layers if not item.prefix]
     body = [build_bare(bare[0])] if bare else [PLACE, build_tree(plan)]
+    is_renamed = any(item.renamed for item in plan.layers)
+    body += [own_keys(plan)] if is_renamed else []
     code = "\n\n".join(text.rstrip() + "\n" for text in [*definitions, *body])
-    return f"{heading(source, target)}\n{imports(code)}\n\n\n{code}"
+    return f"{heading(source, target, is_renamed)}\n{imports(code)}\n\n\n{code}"
 
 
-def heading(source: str, target: str) -> str:
+def heading(source: str, target: str, is_renamed: bool) -> str:
     """The docstring."""
     is_torch = target.lower().endswith(".pt")
     load = "torch.load" if is_torch else "safetensors.torch.load_file"
     safe = ", weights_only=True" if is_torch else ""
+    state = f'{load}("{printable(target)}"{safe})'
+    state = f"own_keys({state})" if is_renamed else state
     return (
         f'"""The attention layers of {printable(source)}, written by mha-convert.\n\n'
         "Load the weights that were converted with it:\n\n"
-        f'    model = build()\n    model.load_state_dict({load}("{printable(target)}"{safe}))\n    model.eval()\n'
+        f"    model = build()\n    model.load_state_dict({state})\n    model.eval()\n"
         '"""\n'
     )
 
@@ -82,7 +89,7 @@ def imports(code: str) -> str:
     """The import lines that the code uses."""
     names = used_names(ast.parse(code))
     from_torch = ", ".join(name for name in ("Tensor", "nn") if name in names)
-    plain = [IMPORTS[name] for name in ("math",) if name in names]
+    plain = [IMPORTS[name] for name in ("math", "partial", "Any") if name in names]
     torch = [IMPORTS["torch"]] if "torch" in names else []
     torch += [f"from torch import {from_torch}"] if from_torch else []
     torch += [IMPORTS["F"]] if "F" in names else []
@@ -105,9 +112,29 @@ def build_tree(plan: Plan) -> str:
     return "\n".join([*lines, "    return model", ""])
 
 
+def own_keys(plan: Plan) -> str:
+    """``own_keys`` for a target whose keys were renamed."""
+    keys = {item.key(rule.target): item.prefix + rule.target for item in plan.layers for rule in item.rules}
+    return (
+        f"KEYS = {literal(keys, 0)}\n\n\n"
+        "def own_keys(state: dict[str, Tensor]) -> dict[str, Tensor]:\n"
+        '    """The target\'s tensors by the names that they have in ``build()``; another key is a KeyError."""\n'
+        "    return {KEYS[key]: tensor for key, tensor in state.items()}\n"
+    )
+
+
 def call(item: LayerPlan, depth: int) -> str:
     """The constructor's call, one argument a line."""
     name = item.module.class_name
     indent = "    " * depth
-    lines = [f"{indent}    {key}={value!r}," for key, value in item.module.arguments.items()]
+    lines = [f"{indent}    {key}={literal(value, depth + 1)}," for key, value in item.module.arguments.items()]
     return "\n".join([f"{'nn.' if name == STOCK else ''}{name}(", *lines, f"{indent})"])
+
+
+def literal(value: object, depth: int) -> str:
+    """A value as ruff formats it; a mapping has one entry a line."""
+    if not isinstance(value, dict):
+        return repr(value)
+    indent = "    " * depth
+    lines = [f"{indent}    {json.dumps(key)}: {json.dumps(item)}," for key, item in value.items()]
+    return "\n".join(["{", *lines, f"{indent}}}"])

@@ -5,6 +5,8 @@ it. All are called as ``torch.nn.MultiheadAttention(..., batch_first=True)`` is,
 """
 
 import math
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -193,6 +195,7 @@ class KerasMultiheadAttention(nn.Module):
         self.v_proj = nn.Linear(value_features, self.num_key_value_heads * value_dim, bias=bias)
         self.gate_proj = nn.Linear(query_features, num_heads * value_dim, bias=bias) if gate else None
         self.out_proj = nn.Linear(num_heads * value_dim, math.prod(self.output_shape), bias=bias)
+        self.scale = key_dim**-0.5
 
     def forward(
         self,
@@ -244,7 +247,7 @@ class KerasMultiheadAttention(nn.Module):
         if self.sliding_window is not None:
             band = window_mask(q.shape[-2], k.shape[-2], self.sliding_window, q)
             mask = band if mask is None else mask + band
-        scale, dropout = self.key_dim**-0.5, self.dropout if self.training else 0.0
+        scale, dropout = self.scale, self.dropout if self.training else 0.0
         weights = None
         if need_weights:
             if self.num_key_value_heads != self.num_heads:
@@ -285,6 +288,93 @@ class KerasMultiheadAttention(nn.Module):
         x = context.unflatten(-2, positions)
         order = self.order(x.dim())
         return x.permute([order.index(axis) for axis in range(x.dim())]).flatten(-2)
+
+
+class NamedMultiheadAttention(KerasMultiheadAttention):
+    """``KerasMultiheadAttention`` with its projections under other names, as models elsewhere have them.
+
+    Args:
+        names: where each projection is, by its name in ``KerasMultiheadAttention``: ``{"q_proj": "self.query"}``.
+        divides_scores: whether scores are divided by ``sqrt(key_dim)``; T5 has that factor in its query weight.
+        sizes: of ``KerasMultiheadAttention``.
+    """
+
+    def __init__(self, *, names: dict[str, str], divides_scores: bool = True, **sizes: Any) -> None:
+        super().__init__(**sizes)
+        self.scale = self.scale if divides_scores else 1.0
+        moved = {own: name for own, name in names.items() if own != name}
+        for own, name in moved.items():
+            self.move(own, name)
+        self.names = moved
+
+    def move(self, own: str, name: str) -> None:
+        """Put a projection where its keys are, in containers of the names on the way."""
+        *containers, last = name.split(".")
+        place: nn.Module = self
+        for container in containers:
+            if container not in dict(place.named_children()):
+                place.add_module(container, nn.Module())
+            place = place.get_submodule(container)
+        place.add_module(last, self.get_submodule(own))
+        delattr(self, own)
+
+    def __getattr__(self, name: str) -> Any:
+        """A projection by the name that ``forward`` knows."""
+        names = self.__dict__.get("names", {})
+        return self.get_submodule(names[name]) if name in names else super().__getattr__(name)
+
+
+class FusedMultiheadAttention(KerasMultiheadAttention):
+    """Query, key and value in one ``qkv``, the output in ``proj``, as in timm's ``Attention``.
+
+    It is called with query, key and value like the others: each goes through its own third of ``qkv``.
+
+    Args:
+        num_heads: number of heads.
+        key_dim: size of one head (timm's ``attn_head_dim``).
+        features: width of the inputs (timm's ``dim``).
+        output_features: width of the output (timm's ``dim_out``).
+        dropout: probability to drop an attention weight while training.
+        bias: whether ``qkv`` and ``proj`` have biases.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        *,
+        features: int,
+        output_features: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_heads,
+            key_dim,
+            key_dim,
+            query_features=features,
+            key_features=features,
+            value_features=features,
+            output_shape=[output_features],
+            dropout=dropout,
+            bias=bias,
+        )
+        self.qkv = nn.Linear(features, 3 * num_heads * key_dim, bias=bias)
+        self.proj = self.out_proj
+        del self.q_proj, self.k_proj, self.v_proj, self.out_proj
+
+    def third(self, number: int, features: Tensor) -> Tensor:
+        """``(..., features)`` through the query's (0), key's (1) or value's (2) rows of ``qkv``."""
+        bias = None if self.qkv.bias is None else self.qkv.bias.chunk(3)[number]
+        return F.linear(features, self.qkv.weight.chunk(3)[number], bias)
+
+    def __getattr__(self, name: str) -> Any:
+        """A projection by the name that ``forward`` knows."""
+        if "proj" not in self.__dict__.get("_modules", {}):
+            return super().__getattr__(name)
+        if name in ("q_proj", "k_proj", "v_proj"):
+            return partial(self.third, "qkv".index(name[0]))
+        return super().__getattr__("proj" if name == "out_proj" else name)
 
 
 def causal_mask(query_length: int, key_length: int, device: torch.device) -> Tensor:

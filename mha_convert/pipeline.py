@@ -3,9 +3,10 @@
 read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify the draft ─▶ give it its name
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from .layers import Findings, select, survey
 from .locations import STANDARD_INPUT, StrPath, is_remote, is_url, local_copy, locate, name_of
 from .module_source import module_source
 from .readers import read
+from .renaming import read_renames, rename
 from .writers import StoredTarget, check_target, draft, open_target, writer_for
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from .verification import Progress
 
+Renames = Mapping[str, str] | StrPath | None
 UNPROVEN = "none"
 KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
 
@@ -36,8 +39,10 @@ def convert_file(
     config: StrPath | None = None,
     layout: str = "mha",
     placement: str = "projected",
+    names: str | None = None,
     layers: Sequence[str] | None = None,
     prefix: str | None = None,
+    renames: Renames = None,
     dtype: str | None = None,
     module: StrPath | None = None,
     reference: str = "numpy",
@@ -51,10 +56,12 @@ def convert_file(
         source: whatever ``read`` takes: a file, a folder or a URL.
         target: ends in ``.safetensors`` or ``.pt``; exists afterwards only if it was proven. May be a URL.
         config: the model's JSON, where the source holds weights only.
-        layout: ``"mha"`` or ``"linear"``, see ``docs/layouts.md``.
+        layout: ``"mha"``, ``"linear"``, ``"qkv"`` or ``"separate"``, see ``docs/layouts.md``.
         placement: ``"projected"`` or ``"drop-in"``.
+        names: whose names layout ``separate`` takes, see ``plan``.
         layers: names of the layers to convert; None for all.
         prefix: what stands before a layer's keys, with ``{name}`` for its name; ``""`` for bare keys.
+        renames: patterns for whole keys and their new names, see ``rename``; or a TOML file with them.
         dtype: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``; None keeps each layer's own.
         module: where to write the modules that load the target, as source that needs torch alone; None for nowhere.
         reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a subprocess), or ``"none"``.
@@ -75,12 +82,19 @@ def convert_file(
         refuse_source_as_target(source, Path(module))
         if Path(module).resolve() == path.resolve():
             raise WriteError(f"{path}: is to be the target and the module's source at once. Give two names.")
-    checkpoint = read(source, config=config)
-    findings = survey(checkpoint)
-    wanted = convertible(checkpoint, findings, layers)
+    checkpoint, findings, chosen = plan_file(
+        source,
+        config=config,
+        layout=layout,
+        placement=placement,
+        names=names,
+        layers=layers,
+        prefix=prefix,
+        renames=renames,
+        dtype=dtype,
+    )
     if strict:
-        refuse_more(wanted)
-    chosen = layouts.plan(wanted, layout=layout, placement=placement, prefix=prefix, dtype=dtype)
+        refuse_more([item.layer for item in chosen.layers])
     checkpoint.check()
     with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
         if module is not None:
@@ -89,6 +103,27 @@ def convert_file(
         drafted = stack.enter_context(draft(path, overwrite=overwrite))
         writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
         return prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
+
+
+def plan_file(
+    source: StrPath,
+    *,
+    config: StrPath | None = None,
+    layout: str = "mha",
+    placement: str = "projected",
+    names: str | None = None,
+    layers: Sequence[str] | None = None,
+    prefix: str | None = None,
+    renames: Renames = None,
+    dtype: str | None = None,
+) -> tuple[Checkpoint, Findings, Plan]:
+    """The first stages of ``convert_file``: what is in the source, and where each number would go; reads no array."""
+    rules = read_renames(renames) if isinstance(renames, str | PathLike) else renames
+    checkpoint = read(source, config=config)
+    findings = survey(checkpoint)
+    found = convertible(checkpoint, findings, layers)
+    chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix=prefix, dtype=dtype)
+    return checkpoint, findings, rename(chosen, rules) if rules else chosen
 
 
 def verify_file(
@@ -232,21 +267,23 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
             f"'{printable(described.source)}'. Give that file (names can differ between formats, see docs/formats.md)."
         )
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
-    prefixes = {layer.name: layer.prefix for layer in described.layers}
-    bare = (
-        layouts.plan([layer], layout=described.layout, placement=described.placement, prefix="", dtype=described.dtype)
-        for layer in chosen
-    )
+    places = {layer.name: layer for layer in described.layers}
+    asked: dict[str, Any] = {name: getattr(described, name) for name in ("layout", "placement", "names", "dtype")}
+    bare = (layouts.plan([layer], prefix="", **asked) for layer in chosen)
     # The prefixes are taken as they stand: one may hold a brace that came from a layer's name.
-    plans = tuple(replace(item, prefix=prefixes[item.layer.name]) for plan in bare for item in plan.layers)
-    return Plan(layout=described.layout, placement=described.placement, dtype=described.dtype, layers=plans)
+    plans = tuple(
+        replace(item, prefix=places[item.layer.name].prefix, renamed=places[item.layer.name].keys)
+        for plan in bare
+        for item in plan.layers
+    )
+    return Plan(**asked, layers=plans)
 
 
 def layer_notes(chosen: Plan) -> tuple[str, ...]:
     """What a user should know of single layers."""
     notes = []
-    if chosen.layout == "linear" and chosen.placement == "drop-in":
-        notes.append("Layout 'linear' keeps Keras' own sizes; the placement makes no difference.")
+    if chosen.layout != "mha" and chosen.placement == "drop-in":
+        notes.append(f"Layout '{chosen.layout}' keeps Keras' own sizes; the placement makes no difference.")
     for item in chosen.layers:
         name = printable(item.layer.name)
         notes += [f"Layer '{name}': {caution}." for caution in item.layer.cautions]
@@ -283,11 +320,13 @@ def explain_file(
     config: StrPath | None = None,
     layout: str = "mha",
     placement: str = "projected",
+    names: str | None = None,
 ) -> tuple[LayerPlan, ...]:
     """The plans of one layer or of all, for ``explain``."""
     checkpoint = read(source, config=config)
     chosen = convertible(checkpoint, survey(checkpoint), None if layer is None else [layer])
-    return tuple(layouts.plan([item], layout=layout, placement=placement, prefix="").layers[0] for item in chosen)
+    plans = (layouts.plan([item], layout=layout, placement=placement, names=names, prefix="") for item in chosen)
+    return tuple(plan.layers[0] for plan in plans)
 
 
 def default_target(source: StrPath) -> Path:
@@ -312,7 +351,12 @@ def refuse_source_as_target(source: StrPath, target: Path) -> None:
 
 
 def from_keras_layer(
-    layer: Any, *, layout: str = "mha", placement: str = "projected", dtype: str | None = None
+    layer: Any,
+    *,
+    layout: str = "mha",
+    placement: str = "projected",
+    names: str | None = None,
+    dtype: str | None = None,
 ) -> "nn.Module":
     """A live ``keras.layers.MultiHeadAttention`` as a PyTorch module in evaluation mode, proven by the formula.
 
@@ -320,8 +364,9 @@ def from_keras_layer(
 
     Args:
         layer: a built layer of Keras 2 or 3, on any backend.
-        layout: ``"mha"`` or ``"linear"``.
+        layout: ``"mha"``, ``"linear"``, ``"qkv"`` or ``"separate"``.
         placement: ``"projected"`` or ``"drop-in"``.
+        names: whose names layout ``separate`` takes, see ``plan``.
         dtype: of the module; None keeps the layer's own.
 
     Returns:
@@ -342,7 +387,7 @@ def from_keras_layer(
             f"{checkpoint.path}: is no attention layer with four projections. Give a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)
-    chosen = layouts.plan(found, layout=layout, placement=placement, prefix="", dtype=dtype)
+    chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix="", dtype=dtype)
     return prove_in_memory(chosen)
 
 

@@ -1,9 +1,11 @@
 """What ``convert`` and ``verify`` say: a ``Report`` to text and JSON."""
 
 from dataclasses import asdict
+from itertools import takewhile
 from typing import Any
 
-from .datatypes import LayerPlan, Ledger, Report
+from .conversion import describe, source_variable
+from .datatypes import Checkpoint, LayerPlan, Ledger, Piece, Plan, Report, Rule
 from .document import Document, Table
 from .errors import printable
 from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
@@ -33,18 +35,27 @@ def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
     return (
         printable(item.layer.name, 60),
         module_call(item),
-        printable(f"{item.prefix}*", 70),
+        printable(f"{common_prefix(item)}*", 70),
         f"{entry.source:,}",
         f"{entry.repeated + entry.padding + entry.identity:,}",
     )
 
 
+def common_prefix(item: LayerPlan) -> str:
+    """What stands before all keys of a layer; of renamed ones, the parts that they have in common."""
+    if not item.renamed:
+        return item.prefix
+    levels = zip(*(key.split(".") for key in item.renamed.values()), strict=False)
+    return "".join(f"{level[0]}." for level in takewhile(lambda level: len(set(level)) == 1, levels))
+
+
 def module_call(item: LayerPlan) -> str:
     """The module as one would make it, with its sizes."""
-    arguments = item.module.arguments
+    layer = item.layer
     if item.head_size is None:
-        return f"{item.module.class_name}({arguments['num_heads']}, {arguments['key_dim']}, {arguments['value_dim']})"
-    stock = f"nn.MultiheadAttention({item.embed_dim}, {item.layer.num_heads})"
+        sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
+        return f"{item.module.class_name}({', '.join(map(str, sizes))})"
+    stock = f"nn.MultiheadAttention({item.embed_dim}, {layer.num_heads})"
     around = projections(item)
     return f"{'Linear → ' if 'q' in around else ''}{stock}{' → Linear' if 'out' in around else ''}"
 
@@ -105,6 +116,50 @@ def price_lines(report: Report) -> list[str]:
     ]
 
 
+def keys_as_text(checkpoint: Checkpoint, plan: Plan) -> Document:
+    """What ``convert --list-keys`` says: every tensor of the target, and what it would be made of."""
+    rows = tuple(
+        (printable(row["key"], 120), str(tuple(row["shape"])), row["dtype"], printable(", ".join(row["sources"]), 200))
+        for row in key_rows(plan)
+    )
+    last = "Nothing was converted or written."
+    return [f"{title(checkpoint)} → {len(rows)} keys", "", Table(("key", "shape", "dtype", "from"), rows), "", last]
+
+
+def keys_as_json(checkpoint: Checkpoint, plan: Plan) -> dict[str, Any]:
+    """The stable form of ``convert --list-keys --json``."""
+    return {
+        "source": checkpoint.path,
+        "layout": plan.layout,
+        "placement": plan.placement,
+        "names": plan.names,
+        "dtype": plan.dtype,
+        "keys": key_rows(plan),
+    }
+
+
+def key_rows(plan: Plan) -> list[dict[str, Any]]:
+    """One object per tensor."""
+    return [key_row(rule, item, plan) for item in plan.layers for rule in item.rules]
+
+
+def key_row(rule: Rule, item: LayerPlan, plan: Plan) -> dict[str, Any]:
+    """A tensor, described and not made."""
+    tensor = describe(rule, item, plan.dtype or item.layer.dtype)
+    return {
+        "key": tensor.key,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "layer": item.layer.name,
+        "sources": [source_path(piece, item) for piece in rule.pieces],
+    }
+
+
+def source_path(piece: Piece, item: LayerPlan) -> str:
+    """Where Keras' array is in the file; ``identity`` and ``zeros`` have none."""
+    return piece.step if piece.step in ("identity", "zeros") else source_variable(piece, item).path
+
+
 def report_as_json(report: Report) -> dict[str, Any]:
     """The stable form of ``convert --json`` and ``verify --json``; every variable of the file is listed."""
     sorted_ = sort_variables(report.source, [item.layer for item in report.plan.layers])
@@ -115,6 +170,7 @@ def report_as_json(report: Report) -> dict[str, Any]:
         "keras_version": report.source.keras_version,
         "layout": report.plan.layout,
         "placement": report.plan.placement,
+        "names": report.plan.names,
         "dtype": report.plan.dtype,
         "reference": report.reference,
         "proven": report.proven,
@@ -135,6 +191,6 @@ def plan_as_json(item: LayerPlan, entry: Ledger) -> dict[str, Any]:
         "placement": item.placement,
         "module": item.module.class_name,
         "arguments": dict(item.module.arguments),
-        "keys": [item.prefix + rule.target for rule in item.rules],
+        "keys": [item.key(rule.target) for rule in item.rules],
         "ledger": asdict(entry),
     }

@@ -24,14 +24,15 @@ ALLOWED = {
     "loading": {"description", "modules", "writers"},
     "verification": {"conversion", "loading", "modules", "writers"},
     "module_source": set(),
-    "pipeline": {"conversion", "description", "layers", "layouts", "loading", "module_source", "readers", "verification", "writers"},
+    "renaming": set(),
+    "pipeline": {"conversion", "description", "layers", "layouts", "loading", "module_source", "readers", "renaming", "verification", "writers"},
     "document": set(),
     "inspection": {"conversion", "document", "layers", "layouts"},
-    "report": {"document", "inspection"},
+    "report": {"conversion", "document", "inspection"},
     "explain": {"conversion", "document", "inspection", "layouts"},
     "cli": {"document", "explain", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
     "__main__": {"cli"},
-    "__init__": {"conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "verification", "writers"},
+    "__init__": {"conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "renaming", "verification", "writers"},
 }  # fmt: skip
 HEAVY = ("torch", "tensorflow", "keras", "jax")
 

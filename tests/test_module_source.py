@@ -11,6 +11,9 @@ import mha_convert
 TARGETS = [
     ("six_heads.keras", {}),
     ("six_heads.keras", {"layout": "linear"}),
+    ("six_heads.keras", {"layout": "qkv"}),
+    ("six_heads.keras", {"layout": "separate", "names": "bert", "prefix": "encoder.layer.0.attention"}),
+    ("textbook.keras", {"layout": "separate", "names": "t5", "prefix": ""}),
     ("textbook.keras", {}),
     ("textbook.keras", {"prefix": ""}),
     ("translator.h5", {"layout": "linear"}),

@@ -15,11 +15,11 @@ from mha_convert.layers import multi_head_attention, survey
 MESSAGES = {
     "keras-3.15.1/gate.keras": (
         "Layout 'mha' cannot hold this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
-        "by a sigmoid that nn.MultiheadAttention does not have. Give --layout linear, whose module computes it."
+        "by a sigmoid that plain attention does not have. Give --layout linear, whose module computes it."
     ),
     "keras-3.15.1/sliding.keras": (
         "Layout 'mha' cannot hold this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
-        "only, which nn.MultiheadAttention does not do by itself. Give --layout linear, whose module computes it."
+        "only, which plain attention does not do by itself. Give --layout linear, whose module computes it."
     ),
     "keras-3.15.1/q_int8.keras": (
         "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query is quantized (0 int8, 1 float32, "

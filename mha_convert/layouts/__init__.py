@@ -4,11 +4,12 @@ A layout module has ``NAME``, ``REFUSALS`` (what it cannot hold) and ``lay_out(l
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from ..datatypes import AttentionLayer, LayerPlan, Plan
 from ..errors import LayoutError, printable
-from . import linear, mha
+from . import linear, mha, qkv, separate
 from ._patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from ._refusals import Refusal
 
@@ -16,6 +17,7 @@ __all__ = [
     "BIAS",
     "DTYPES",
     "LAYOUTS",
+    "NAMES",
     "OUTPUT_BIAS",
     "OUTPUT_WEIGHT",
     "PLACEMENTS",
@@ -37,7 +39,8 @@ class Layout(Protocol):
         """Where the layer's numbers go."""
 
 
-LAYOUTS: tuple[Layout, ...] = (mha, linear)
+LAYOUTS: tuple[Layout, ...] = (mha, linear, qkv, separate)
+NAMES = separate.WORDS
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 PLACEMENTS = mha.PLACEMENTS
 NAME_FIELD = "{name}"
@@ -49,6 +52,7 @@ def plan(
     *,
     layout: str = "mha",
     placement: str = "projected",
+    names: str | None = None,
     prefix: str | None = None,
     dtype: str | None = None,
 ) -> Plan:
@@ -56,24 +60,36 @@ def plan(
 
     Args:
         layers: from ``find_layers``.
-        layout: ``"mha"`` or ``"linear"``.
+        layout: ``"mha"``, ``"linear"``, ``"qkv"`` or ``"separate"``.
         placement: ``"projected"`` or ``"drop-in"``; only layout ``mha`` has the choice.
+        names: whose names layout ``separate`` takes: ``"bart"`` (None), ``"llama"``, ``"bert"``, ``"vit"``,
+            ``"distilbert"`` or ``"t5"``; no other layout has the choice.
         prefix: what stands before a layer's keys; ``{name}`` is the layer's name. None is ``"{name}"``, ``""`` gives
             the bare keys of one module.
         dtype: of the target; None keeps each layer's own.
 
     Raises:
-        LayoutError: no such layout, placement or dtype; a layer that does not fit; two layers that claim one key.
+        LayoutError: no such layout, placement, names or dtype; a layer that does not fit; two layers that claim one
+            key.
     """
-    chosen = choose(layout)
+    lay_out = choose(layout).lay_out
     check_word("placement", placement, PLACEMENTS)
+    if layout == separate.NAME:
+        names = separate.DEFAULT if names is None else names
+        check_word("names", names, NAMES)
+        lay_out = partial(separate.lay_out, names=names)
+    elif names is not None:
+        raise LayoutError(
+            f"Names '{printable(names)}': layout '{layout}' has its own, only 'separate' has a choice. "
+            "Give --layout separate, or leave --names out."
+        )
     if dtype is not None:
         check_word("dtype", dtype, DTYPES)
     refuse([(layer, refusals(layer, layout)) for layer in layers], layout)
-    plans = tuple(chosen.lay_out(layer, placement, key_prefix(layer.name, prefix)) for layer in layers)
+    plans = tuple(lay_out(layer, placement, key_prefix(layer.name, prefix)) for layer in layers)
     check_unique(plans)
     check_price(plans)
-    return Plan(layout=layout, placement=placement, dtype=dtype, layers=plans)
+    return Plan(layout=layout, placement=placement, names=names, dtype=dtype, layers=plans)
 
 
 def choose(layout: str) -> Layout:
@@ -137,7 +153,7 @@ def check_unique(plans: Sequence[LayerPlan]) -> None:
     owners: dict[str, str] = {}
     for item in plans:
         for rule in item.rules:
-            key, name = item.prefix + rule.target, item.layer.name
+            key, name = item.key(rule.target), item.layer.name
             if key in owners:
                 raise LayoutError(
                     f"Layers '{printable(owners[key])}' and '{printable(name)}': both would write '{printable(key)}'. "

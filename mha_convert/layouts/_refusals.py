@@ -21,14 +21,19 @@ class Refusal:
 
 LINEAR = "Give --layout linear, whose module computes it"
 
+GROUPED = Refusal(
+    lambda layer: layer.num_key_value_heads != layer.num_heads,
+    "has grouped heads: {layer.num_heads} query heads share {layer.num_key_value_heads} key and value heads",
+    LINEAR,
+)
 GATED = Refusal(
     lambda layer: layer.gate is not None,
-    "has a gate (use_gate=True): its output is multiplied by a sigmoid that nn.MultiheadAttention does not have",
+    "has a gate (use_gate=True): its output is multiplied by a sigmoid that plain attention does not have",
     LINEAR,
 )
 WINDOWED = Refusal(
     lambda layer: layer.sliding_window is not None,
-    "has sliding_window={layer.sliding_window}: each query sees a band of keys only, which nn.MultiheadAttention does "
+    "has sliding_window={layer.sliding_window}: each query sees a band of keys only, which plain attention does "
     "not do by itself",
     LINEAR,
 )
@@ -37,4 +42,10 @@ OTHER_AXES = Refusal(
     "attends over axes {layer.attention_axes} of an input of rank {layer.input_rank}, which are not between the batch "
     "and the features: before Keras 3.12 -2 is the axis of the heads",
     "Save the model again with positive attention_axes, if that is what was meant",
+)
+REORDERED = Refusal(
+    lambda layer: (layer.attended_axes, layer.rank) != ((1,), 3),
+    "attends over axes {layer.attention_axes} of an input of rank {layer.input_rank}, not over the one time axis (1,) "
+    "of rank 3",
+    LINEAR,
 )

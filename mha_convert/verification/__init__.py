@@ -109,7 +109,7 @@ class LayerProof:
         arrays = source_arrays(item.layer)
         dtype = plan.dtype or item.layer.dtype
         exact = {rule.target: conversion.apply(rule, item, "float64") for rule in item.rules}
-        found = {rule.target: target.read(item.prefix + rule.target) for rule in item.rules}
+        found = {rule.target: target.read(item.key(rule.target)) for rule in item.rules}
         stored = tuple(compare_bits(item, key, exact[key], found[key], dtype) for key in exact)
         return cls(
             item=item,
@@ -221,12 +221,12 @@ def compare_bits(item: LayerPlan, key: str, exact: Array, found: "torch.Tensor",
     if different.any():
         place = tuple(int(i) for i in np.argwhere(different)[0])
         raise VerificationError(
-            f"Layer '{printable(item.layer.name)}': tensor '{printable(item.prefix + key)}' differs from Keras in "
+            f"Layer '{printable(item.layer.name)}': tensor '{printable(item.key(key))}' differs from Keras in "
             f"{int(different.sum())} of {different.size} numbers, first at {list(place)}: {float(found[place]):.9g}, "
             f"expected {float(wanted[place]):.9g}. Do not use this target; convert again."
         )
     rounded = bool((wanted.astype(np.float64) != exact).any())
-    return StoredTensor(layer=item.layer.name, key=item.prefix + key, dtype=dtype, rounded=rounded)
+    return StoredTensor(layer=item.layer.name, key=item.key(key), dtype=dtype, rounded=rounded)
 
 
 def refuse_failure(comparison: Comparison) -> None:

@@ -232,8 +232,8 @@ def test_repeated_heads_stand_beside_each_other():
 @pytest.mark.parametrize(
     "case, fact",
     [
-        (ONLY_LINEAR[0], "has a gate (use_gate=True): its output is multiplied by a sigmoid that nn.MultiheadAttention does not have"),
-        (ONLY_LINEAR[3], "has sliding_window=2: each query sees a band of keys only, which nn.MultiheadAttention does not do by itself"),
+        (ONLY_LINEAR[0], "has a gate (use_gate=True): its output is multiplied by a sigmoid that plain attention does not have"),
+        (ONLY_LINEAR[3], "has sliding_window=2: each query sees a band of keys only, which plain attention does not do by itself"),
     ],
     ids=["gate", "window"],
 )  # fmt: skip

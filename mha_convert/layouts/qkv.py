@@ -1,0 +1,58 @@
+"""Layout ``qkv``: query, key and value stacked in one ``nn.Linear``, the output in another, as timm's ViT reads them.
+
+https://github.com/huggingface/pytorch-image-models/blob/main/timm/layers/attention.py
+"""
+
+from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
+from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from ._refusals import GATED, GROUPED, REORDERED, WINDOWED, Refusal
+
+NAME = "qkv"
+OTHERWISE = "Give --layout linear, which takes any sizes"
+CROSS = Refusal(
+    lambda layer: not layer.query_features == layer.key_features == layer.value_features,
+    "has inputs of widths {layer.query_features}, {layer.key_features} and {layer.value_features}, and one fused "
+    "weight takes one input",
+    OTHERWISE,
+)
+TWO_SIZES = Refusal(
+    lambda layer: layer.key_dim != layer.value_dim,
+    "has key_dim={layer.key_dim} and value_dim={layer.value_dim}, and a fused weight has heads of one size",
+    OTHERWISE,
+)
+OUTPUT_TUPLE = Refusal(
+    lambda layer: len(layer.output_shape) != 1,
+    "has output_shape={layer.output_shape}, and proj gives one axis",
+    OTHERWISE,
+)
+REFUSALS: tuple[Refusal, ...] = (GROUPED, GATED, WINDOWED, REORDERED, CROSS, TWO_SIZES, OUTPUT_TUPLE)
+
+RULES = (
+    Rule("qkv.weight", (Piece("query.kernel", WEIGHT), KEY, VALUE)),
+    Rule("qkv.bias", (Piece("query.bias", BIAS), KEY_BIAS, VALUE_BIAS)),
+    Rule("proj.weight", (OUTPUT,)),
+    Rule("proj.bias", (OUTPUT_BIAS_PIECE,)),
+)
+
+
+def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
+    """The layer's rules and module; ``placement`` makes no difference here."""
+    return LayerPlan(
+        layer=layer,
+        prefix=prefix,
+        placement=NAME,
+        head_size=None,
+        embed_dim=layer.num_heads * layer.key_dim,
+        rules=tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias")),
+        module=ModuleSpec(
+            class_name="FusedMultiheadAttention",
+            arguments={
+                "num_heads": layer.num_heads,
+                "key_dim": layer.key_dim,
+                "features": layer.query_features,
+                "output_features": layer.output_features,
+                "dropout": layer.dropout or 0.0,
+                "bias": layer.use_bias,
+            },
+        ),
+    )
