@@ -30,14 +30,6 @@ MESSAGES = {
         "over the one time axis (1,) of rank 3. Other axes are not converted yet; bring the attended axis to the middle "
         "by a reshape in your own code."
     ),
-    "keras-3.15.1/q_int8.keras": (
-        "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query is quantized (0 int8, 1 float32, "
-        "2 float32). Save the model before model.quantize()."
-    ),
-    "keras-3.15.1/lora.h5": (
-        "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query carries a LoRA adapter beside the "
-        "kernel. Merge it first: save the model as .keras, which merges."
-    ),
 }
 
 
