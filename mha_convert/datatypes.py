@@ -20,13 +20,17 @@ class Variable:
     """One array of a file, described but not read.
 
     ``read()`` returns an array of ``shape`` and ``dtype`` (a view of the file where that is possible), to be
-    treated as read-only.
+    treated as read-only. A kernel that has to be made first (of int8 numbers and scales, or with LoRA adapters) names
+    the variables of the file that it is ``made_of`` and their ``storage``: ``int8``, ``int4``, ``float8``,
+    ``float32 + LoRA``, …; ``path`` is then that of the stored kernel.
     """
 
     path: str
     shape: tuple[int, ...]
     dtype: str
     role: Role = "layer"
+    made_of: tuple["Variable", ...] = ()
+    storage: str | None = None
     read: Callable[[], Array] = field(repr=False, compare=False)
 
     @property
@@ -245,8 +249,21 @@ class AttentionLayer:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """All variables of the layer."""
+        """Kernels and biases of the layer."""
         return tuple(variable for projection in self.projections.values() for variable in projection.variables)
+
+    @property
+    def stored_variables(self) -> tuple[Variable, ...]:
+        """All variables of the file that the layer is made of: scales, zeros and adapters, too."""
+        return tuple(stored for variable in self.variables for stored in variable.made_of or (variable,))
+
+    @property
+    def storage(self) -> str:
+        """What the kernels are stored as: their dtype, or the ``storage`` of those that are made of several arrays."""
+        kernels = [projection.kernel for projection in self.projections.values()]
+        if not any(kernel.made_of for kernel in kernels):
+            return self.dtype
+        return ", ".join(dict.fromkeys(kernel.storage or kernel.dtype for kernel in kernels))
 
     @property
     def parameters(self) -> int:

@@ -111,7 +111,7 @@ def layer_row(layer: AttentionLayer) -> tuple[str, ...]:
         widths(layer),
         " × ".join(map(str, layer.output_shape)),
         "yes" if layer.use_bias else "no",
-        layer.dtype,
+        layer.dtype if layer.storage == layer.dtype else f"{layer.storage} → {layer.dtype}",
         f"{layer.parameters:,}",
         placement_cell(layer, "projected"),
         placement_cell(layer, "drop-in"),
@@ -178,7 +178,7 @@ def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
 
 def sort_variables(checkpoint: Checkpoint, converted: Iterable[AttentionLayer]) -> dict[str, list[Variable]]:
     """Every variable of the file under one heading."""
-    paths = {variable.path for layer in converted for variable in layer.variables}
+    paths = {variable.path for layer in converted for variable in layer.stored_variables}
     sorted_: dict[str, list[Variable]] = {"attention": [], "other": [], "optimizer": [], "metric": [], "copy": []}
     for variable in checkpoint.variables:
         heading = "attention" if variable.path in paths else "other" if variable.role == "layer" else variable.role
@@ -249,6 +249,7 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "use_bias": layer.use_bias,
         "use_gate": layer.gate is not None,
         "dtype": layer.dtype,
+        "storage": layer.storage,
         "compute_dtype": layer.compute_dtype,
         "parameters": layer.parameters,
         "has_config": layer.has_config,

@@ -220,7 +220,6 @@ def save_doubtful(folder: Path):
     model = keras.Model(x, adapted(x, x))
     adapted._query_dense.enable_lora(2)
     randomize(model, 20)
-    model.export(folder / "lora-export", verbose=False)
     trained_in_lists(folder / "lora-list", 21, [adapted])
     counting = Subclassed()
     counting.iter = tf.Variable(3)

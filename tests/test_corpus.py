@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SHARED, TESTS
-from corpus_files import MORE, OURS, READ, TOLERANCES, CorpusFile, arrays, rows
+from corpus_files import MORE, OURS, QUANTIZED, READ, CorpusFile, arrays, rows
 
 import mha_convert
 from mha_convert.layers import survey
@@ -27,10 +27,6 @@ def test_every_layer_is_found_at_its_place_and_no_other(file: CorpusFile):
     expected = [layer for layer in file.layers if layer["cls"] in OURS and is_stored(layer)]
     if file.model in MORE:
         assert [MORE[file.model] in layer.more for layer in findings.layers] == [True]
-        return
-    if file.refusal in ("quantized", "quantized|LoRA", "LoRA"):
-        assert not findings.layers
-        assert len([item for item in findings.lookalikes if item.blocking]) == max(1, len(expected))
         return
     for layer in findings.layers:
         assert any(is_at_place(layer, wanted) for wanted in expected), layer
@@ -72,7 +68,9 @@ def test_layers_reproduce_genuine_keras(file: CorpusFile, layout: str, tmp_path)
     for item in report.plan.layers:
         candidates = [layer for layer in file.layers if layer["cls"] in OURS and is_stored(layer)]
         facts = next(layer for layer in candidates if is_at_place(item.layer, layer))
-        check_outputs(modules[item.layer.name], arrays(file, facts["index"]), TOLERANCES[facts["compute_dtype"]], item)
+        check_outputs(
+            modules[item.layer.name], arrays(file, facts["index"]), file.tolerance(facts["compute_dtype"]), item
+        )
 
 
 def check_outputs(module, golden, tolerance, item):
@@ -131,12 +129,29 @@ def test_one_model_gives_the_same_tensors_from_every_version_and_format(model: s
     """Names may differ where the file does not know them; the numbers may not."""
     seen = {}
     for file in by_model(CORPUS)[model]:
-        if file.refusal or file.model in ("lora", "grid_in_layer", "classifier_adam"):
-            continue  # merged by each version's own arithmetic; partly lost; trained anew by each version
-        plan = mha_convert.plan(mha_convert.find_layers(mha_convert.read(file.path)), layout="linear")
-        tensors = sorted(tensor.read().astype("float64").tobytes() for tensor in mha_convert.convert(plan))
-        first = seen.setdefault("tensors", (file.id, tensors))
-        assert tensors == first[1], f"{file.id} and {first[0]}"
+        if file.refusal or file.model in ("grid_in_layer", "classifier_adam"):
+            continue  # partly lost; trained anew by each version
+        tensors = tensors_of(file)
+        # Each version quantizes and merges by its own arithmetic; its files agree.
+        first = seen.setdefault(file.tag if model in QUANTIZED else "all", (file.id, tensors))
+        if "lora" in model:
+            check_merged(file, tensors, first)
+        else:
+            assert all(map(np.array_equal, tensors, first[1])), f"{file.id} and {first[0]}"
+
+
+def tensors_of(file: CorpusFile) -> list[np.ndarray]:
+    """All tensors of a file, whatever its layers are called."""
+    plan = mha_convert.plan(mha_convert.find_layers(mha_convert.read(file.path)), layout="linear")
+    arrays = [tensor.read().astype("float64") for tensor in mha_convert.convert(plan)]
+    return sorted(arrays, key=lambda array: (array.shape, array.tobytes()))
+
+
+def check_merged(file: CorpusFile, tensors, first):
+    """Keras merged one of the two files, and of int8 quantized it again; jax adds in another order than we do."""
+    allowed = 0.02 if file.model == "lora_int8" else 2**-24 if file.tag.endswith("jax") else 0.0
+    for ours, theirs in zip(tensors, first[1], strict=True):
+        assert np.abs(ours - theirs).max() <= allowed, f"{file.id} and {first[0]}"
 
 
 @pytest.mark.parametrize("model", sorted(by_model(CORPUS)))

@@ -21,14 +21,6 @@ MESSAGES = {
         "Layout 'mha' cannot hold this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
         "only, which plain attention does not do by itself. Give --layout linear, whose module computes it."
     ),
-    "keras-3.15.1/q_int8.keras": (
-        "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query is quantized (0 int8, 1 float32, "
-        "2 float32). Save the model before model.quantize()."
-    ),
-    "keras-3.15.1/lora.h5": (
-        "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query carries a LoRA adapter beside the "
-        "kernel. Merge it first: save the model as .keras, which merges."
-    ),
 }
 
 

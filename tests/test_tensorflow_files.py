@@ -52,7 +52,6 @@ DOUBTFUL = {  # what no order tells, and is therefore refused
     "frozen-value/ck": "7 kernels with a heads axis share names here",
     "frozen-query/ck": "7 kernels with a heads axis share names here",
     "cube/ck": "9 kernels with a heads axis share names here",
-    "lora-export": "its query carries a LoRA adapter beside the kernel",
     "lora-list/ck": "it holds a LoRA adapter or a quantized kernel, and nothing says of which layer",
 }
 NAMES = {

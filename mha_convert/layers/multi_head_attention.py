@@ -9,6 +9,7 @@ from typing import Any
 from ..datatypes import AttentionLayer, Group, LayerConfig, Lookalike, Projection, Variable
 from ..errors import LayerError, printable
 from .other_mathematics import NEXT_STEP, computes_more
+from .stored_kernels import Restoration, restore
 
 # Sub-layer names: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
 ROLES = {
@@ -20,7 +21,7 @@ ROLES = {
 }
 INNER = ("query", "key", "value")
 WITHOUT_WEIGHTS = ("_softmax", "_dropout_layer", "softmax", "dropout")
-KERNEL, BIAS = ("kernel", "0"), ("bias", "1")
+KERNEL = ("kernel", "0", "quantized_kernel")
 PLAIN_CLASSES = ("MultiHeadAttention", "CachedMultiHeadAttention")  # the latter KerasHub's, the same formula
 GROUPED_CLASSES = ("GroupedQueryAttention", "GroupQueryAttention")
 # Keras' own classes that a swapped name or configuration could put in the place of attention.
@@ -55,18 +56,18 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     if not all(role in parts for role in INNER) or not any(is_kernel(parts[role]) for role in INNER):
         return None
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
-    problem = renamed(group, parts) or twice(group) or incomplete(parts) or narrowed(parts)
-    projections = {} if problem else {role: projection(part) for role, part in parts.items()}
-    problem = problem or disagreement(projections)
+    problem = renamed(group, parts) or twice(group) or incomplete(parts)
+    found = Restoration(problem=problem) if problem else restore(parts, group.config)
+    problem = found.problem or disagreement(found.projections)
     if problem:
         reason, next_step = problem
         inside = tuple(variable for part in group.walk() for variable in part.variables.values())
         return Lookalike(
             name=group.name, kind=kind, reason=reason, next_step=next_step, blocking=True, variables=inside
         )
-    if projections["key"].kernel.shape[1] != projections["query"].kernel.shape[1]:
+    if found.projections["key"].kernel.shape[1] != found.projections["query"].kernel.shape[1]:
         kind = GQA
-    layer = describe(group, kind, projections, computes_more(group, ancestors, known_children()))
+    layer = describe(group, kind, found, computes_more(group, ancestors, known_children()))
     check_config(layer, group.config)
     return layer
 
@@ -94,13 +95,6 @@ def pick(group: Group, aliases: tuple[str, ...]) -> Variable | None:
 def is_kernel(part: Group) -> bool:
     """Whether the group holds a kernel with a heads axis, or what quantization made of one."""
     return any(len(variable.shape) >= 3 or variable.dtype in ("int8", "uint8") for variable in part.variables.values())
-
-
-def projection(part: Group) -> Projection:
-    """Kernel and bias of one ``EinsumDense``."""
-    kernel = pick(part, KERNEL)
-    assert kernel is not None  # incomplete() looked
-    return Projection(kernel, pick(part, BIAS))
 
 
 def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
@@ -131,29 +125,6 @@ def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
     if not missing:
         return None
     return f"the file holds no {' and no '.join(missing)} kernel", "Save the model again; this file lost weights"
-
-
-def narrowed(parts: Mapping[str, Group]) -> tuple[str, str] | None:
-    """Quantized kernels and LoRA adapters: more arrays than kernel and bias, or kernels that are no floats."""
-    for role, part in parts.items():
-        kernel = pick(part, KERNEL)
-        extra = sorted(set(part.variables) - set(KERNEL) - set(BIAS))
-        if any("lora" in name for name in extra):
-            return (
-                f"its {role} carries a LoRA adapter beside the kernel",
-                "Merge it first: save the model as .keras, which merges",
-            )
-        if extra or (kernel and not is_float(kernel.dtype)) or any("int" in v.dtype for v in part.variables.values()):
-            names = ", ".join(f"{printable(name)} {v.dtype}" for name, v in part.variables.items())
-            if kernel and not extra and "int" not in kernel.dtype:
-                return f"its {role} is stored as {names}", "Save the model with float weights"
-            return f"its {role} is quantized ({names})", "Save the model before model.quantize()"
-    return None
-
-
-def is_float(dtype: str) -> bool:
-    """Whether kernels of this dtype hold the numbers themselves."""
-    return dtype in ("float32", "float64", "float16", "bfloat16")
 
 
 def disagreement(projections: Mapping[str, Projection]) -> tuple[str, str] | None:
@@ -195,7 +166,7 @@ def bias_faults(projections: Mapping[str, Projection]) -> Iterator[str]:
             yield f"{role} bias {item.bias.shape} is not {expected}"
 
 
-def describe(group: Group, kind: str, projections: Mapping[str, Projection], more: str | None) -> AttentionLayer:
+def describe(group: Group, kind: str, found: Restoration, more: str | None) -> AttentionLayer:
     """The record, with what only the configuration can tell."""
     config = group.config
     settings: Mapping[str, Any] = config.settings if config else {}
@@ -204,7 +175,7 @@ def describe(group: Group, kind: str, projections: Mapping[str, Projection], mor
         name=group.name,
         kind=kind,
         path=group.path,
-        **projections,
+        **found.projections,
         class_name=config.title if config else None,
         has_config=config is not None,
         attention_axes=axes(settings.get("attention_axes")),
@@ -213,7 +184,11 @@ def describe(group: Group, kind: str, projections: Mapping[str, Projection], mor
         sliding_window=window if isinstance(window, int) else None,
         compute_dtype=compute_dtype(settings.get("dtype")),
         call_options=config.call_options if config else (),
-        cautions=(*([more] if more else subclass_caution(config)), *([group.doubt] if group.doubt else [])),
+        cautions=(
+            *([more] if more else subclass_caution(config)),
+            *found.cautions,
+            *([group.doubt] if group.doubt else []),
+        ),
         assumed=group.doubt,
         more=more or next(subclass_caution(config), None),
     )
@@ -234,11 +209,14 @@ def number(value: Any) -> float:
 
 
 def compute_dtype(policy: Any) -> str | None:
-    """What the layer computes in: ``mixed_float16`` stores float32 and computes in float16."""
+    """What the layer computes in: ``mixed_float16`` stores float32 and computes in float16.
+
+    A policy of quantization (``int8_from_mixed_float16``) names the one that it was made from.
+    """
     if isinstance(policy, dict):
         inner = policy.get("config")
-        policy = inner.get("name") if isinstance(inner, dict) else None
-    return policy.removeprefix("mixed_") if isinstance(policy, str) else None
+        policy = (inner.get("source_name") or inner.get("name")) if isinstance(inner, dict) else None
+    return policy.rpartition("_from_")[2].removeprefix("mixed_") if isinstance(policy, str) else None
 
 
 def subclass_caution(config: LayerConfig | None) -> Iterator[str]:

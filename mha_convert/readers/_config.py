@@ -163,14 +163,25 @@ def as_shape(shape: Any) -> list[int | None] | None:
 
 
 def input_widths(entry: Json) -> dict[str, int]:
-    """Last axis of the query, key and value inputs that attention was built for."""
+    """Last axis of the query, key and value inputs that attention was built for, or is called with."""
     settings = mapping(entry.get("config"))
     built = mapping(mapping(entry.get("build_config")).get("shapes_dict"))
+    called = called_shapes(entry.get("inbound_nodes")) if not built else {}
     found = {
-        role: as_shape(settings.get(f"{role}_shape") or built.get(f"{role}_shape"))
+        role: as_shape(settings.get(f"{role}_shape") or built.get(f"{role}_shape") or called.get(role))
         for role in ("query", "key", "value")
     }
+    found["key"] = found["key"] or found["value"]  # a layer that is given no key takes the value
     return {role: shape[-1] for role, shape in found.items() if shape and shape[-1] is not None}
+
+
+def called_shapes(nodes: Any) -> dict[str, Any]:
+    """Shapes of the tensors of the first call, by argument of attention; Keras 3 writes them."""
+    node = mapping(nodes[0]) if isinstance(nodes, list) and nodes else {}
+    positional = node.get("args")
+    arguments = dict(zip(("query", "value", "key"), positional if isinstance(positional, list) else (), strict=False))
+    arguments |= mapping(node.get("kwargs"))
+    return {name: mapping(mapping(tensor).get("config")).get("shape") for name, tensor in arguments.items()}
 
 
 def first_tensor_shape(nodes: Any) -> Any:

@@ -85,12 +85,17 @@ class Namer:
         return re.sub(r".*/(?=\d+$)", "layer-", key)
 
     def scope(self, node: Node) -> Names:
-        """The layers' names in front of the variables' own, as far as all variables below agree."""
+        """The layers' names in front of the variables' own, as far as all variables below agree.
+
+        Variables that ``quantize`` and ``enable_lora`` add later lack the outer names: ``query/kernel_scale`` beside
+        ``attn/query/bias``.
+        """
         if any(key.startswith(KERAS_2_MEMBER) for key in node.children):
             return ()  # layers of Keras 2's models do not carry the model's name
         own = [self.arrangement.full_names.get(item.path, "").split("/")[:-1] for item in node.variables.values()]
         if own:
-            return tuple(own[0]) if all(parts == own[0] for parts in own) else ()
+            longest = max(own, key=len)
+            return tuple(longest) if all(parts and longest[-len(parts) :] == parts for parts in own) else ()
         inner = [scope for child in node.children.values() if child.has_variables() and (scope := self.scope(child))]
         if len(inner) == 1:  # of two names the second is the inner layer's own
             is_model = any(key in CONTAINERS for key in node.children)

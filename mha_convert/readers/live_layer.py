@@ -39,7 +39,10 @@ def read_layer(layer: Any) -> Checkpoint:
             raise LayerError(f"{title}: holds several layers, {places}, expected one. Give one of them.")
     if len(weights) != len(layer.weights):
         raise LayerError(f"{title}: two of its weights have one path, expected one layer. Give one of its layers.")
-    groups = {role: Group(path=role, name=role, variables=variables) for role, variables in children.items()}
+    groups = {
+        role: Group(path=role, name=role, config=adapter_config(layer, role), variables=variables)
+        for role, variables in children.items()
+    }
     root = Group(path=layer.name, name=layer.name, config=live_config(layer), variables=own, children=groups)
     return Checkpoint(path=f"layer '{printable(layer.name)}'", format="live layer", has_config=True, root=root)
 
@@ -62,6 +65,13 @@ def as_array(weight: Any) -> Array:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def adapter_config(layer: Any, role: str) -> LayerConfig | None:
+    """What a projection knows of its LoRA adapters; the layer's own configuration does not tell their alpha."""
+    part = next((part for part in getattr(layer, "_layers", ()) if part.name == role), None)
+    alpha = getattr(part, "lora_alpha", None)
+    return None if alpha is None else LayerConfig(name=role, class_name="EinsumDense", settings={"lora_alpha": alpha})
 
 
 def live_config(layer: Any) -> LayerConfig:

@@ -23,7 +23,7 @@ FILES = {
         "seed1.keras", "seed2.keras", "square.keras", "square.weights.h5", "cross.keras", "vdim_large.keras",
         "outshape_tuple2.keras", "shared.keras", "gqa.keras", "gate.keras", "sliding.keras",
         "axes2.keras", "q_int8.keras", "lora.h5", "luong_bahdanau.keras", "pure_float16.keras", "float64.keras",
-        "mha_subclass.keras", "square.npz.keras", "nobias_names.keras", "mask_dropout.keras",
+        "mha_subclass.keras", "square.npz.keras", "mask_dropout.keras",
     ],
 }  # fmt: skip
 
