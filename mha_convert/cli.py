@@ -196,6 +196,12 @@ def convert(
             "--reference", help="What to prove against: the formula in NumPy, genuine Keras as well, or nothing."
         ),
     ] = "numpy",
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Refuse layers whose class computes more than attention (rotary embeddings, subclasses)."
+        ),
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
     list_keys: Annotated[
         bool,
@@ -244,6 +250,7 @@ def convert(
             dtype=dtype,
             module=module,
             reference=reference,
+            strict=strict,
             overwrite=overwrite,
             on_progress=on_progress,
         )

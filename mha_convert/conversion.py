@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from einops import rearrange
+from einops import rearrange, repeat
 
 from .datatypes import Array, LayerPlan, Ledger, Piece, Plan, Rule, Tensor, Variable
 from .errors import LayoutError, printable
 
-HEAD_AXIS = "head_dim"
+HEAD_AXIS, GROUPS_AXIS = "head_dim", "groups"
 
 
 def convert(plan: Plan) -> tuple[Tensor, ...]:
@@ -52,7 +52,17 @@ def block(piece: Piece, item: LayerPlan, dtype: str) -> Array:
     if is_rescaled(piece, item):
         array = array.astype(np.float64) * item.scale
     array = round_once(array, dtype, f"{item.layer.name}: {piece.source}")
-    return rearrange(pad_heads(array, piece, item), piece.pattern)
+    return arranged(pad_heads(array, piece, item), piece, item)
+
+
+def arranged(array: Array, piece: Piece, item: LayerPlan) -> Array:
+    """The array by the piece's pattern; heads that others share are repeated for each of them."""
+    if GROUPS_AXIS not in piece.pattern:
+        moved: Array = rearrange(array, piece.pattern)
+        return moved
+    groups = item.layer.num_heads // item.layer.num_key_value_heads
+    repeated: Array = repeat(array, piece.pattern, **{GROUPS_AXIS: groups})
+    return repeated
 
 
 def source_variable(piece: Piece, item: LayerPlan) -> Variable:
@@ -99,8 +109,7 @@ def target_shape(piece: Piece, item: LayerPlan) -> tuple[int, ...]:
         return (item.embed_dim,)
     shape = source_variable(piece, item).shape
     hollow = np.broadcast_to(np.zeros((), np.int8), padded_shape(shape, piece, item))
-    result: tuple[int, ...] = rearrange(hollow, piece.pattern).shape
-    return result
+    return arranged(hollow, piece, item).shape
 
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:
@@ -156,25 +165,33 @@ def ledger(item: LayerPlan, tensors: Mapping[str, tuple[int, ...]]) -> Ledger:
     Raises:
         LayoutError: a number of the layer is in no tensor, or in two.
     """
-    moved = rescaled = padding = identity = 0
+    moved = rescaled = repeated = padding = identity = 0
     for rule in item.rules:
         for piece in rule.pieces:
             size = int(np.prod(target_shape(piece, item)))
             if piece.step in ("identity", "zeros"):
                 identity += size
                 continue
-            own = source_variable(piece, item).size
-            padding += size - own
+            source = source_variable(piece, item)
+            own, padded = source.size, int(np.prod(padded_shape(source.shape, piece, item)))
+            padding += padded - own
+            repeated += size - padded
             rescaled += own if is_rescaled(piece, item) else 0
             moved += 0 if is_rescaled(piece, item) else own
     target = sum(int(np.prod(tensors[item.key(rule.target)])) for rule in item.rules)
     entry = Ledger(
-        source=item.layer.parameters, moved=moved, rescaled=rescaled, padding=padding, identity=identity, target=target
+        source=item.layer.parameters,
+        moved=moved,
+        rescaled=rescaled,
+        repeated=repeated,
+        padding=padding,
+        identity=identity,
+        target=target,
     )
-    if entry.source != moved + rescaled or target != moved + rescaled + padding + identity:
+    if entry.source != moved + rescaled or target != moved + rescaled + repeated + padding + identity:
         raise LayoutError(
             f"Layer '{printable(item.layer.name)}': {entry.source} parameters in the source, {target} in the target, "
-            f"of which {moved} moved, {rescaled} rescaled, {padding} padding, {identity} identity. "
-            "This is a bug of mha-convert; report it with the output of inspect --json."
+            f"of which {moved} moved, {rescaled} rescaled, {repeated} repeated, {padding} padding, {identity} "
+            "identity. This is a bug of mha-convert; report it with the output of inspect --json."
         )
     return entry

@@ -139,7 +139,8 @@ class AttentionLayer:
     Kernels: query ``(features, heads, key_dim)``, key and value ``(features, key heads, key_dim or value_dim)``,
     output ``(heads, value_dim, *output_shape)``. Biases: the kernel's axes without the input's.
     What shapes cannot tell is None where the file has no configuration (``has_config`` is False). ``assumed`` says
-    what of the layer the file does not prove; such a layer is converted only where it is asked for by name.
+    what of the layer the file does not prove; such a layer is converted only where it is asked for by name. ``more``
+    says what its class computes, or may compute, beside attention with these projections; that is not converted.
     """
 
     name: str
@@ -160,6 +161,7 @@ class AttentionLayer:
     call_options: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     assumed: str | None = None
+    more: str | None = None
 
     @property
     def num_heads(self) -> int:
@@ -205,6 +207,22 @@ class AttentionLayer:
     def output_features(self) -> int:
         """Number of features of one output position."""
         return math.prod(self.output_shape)
+
+    @property
+    def attended_axes(self) -> tuple[int, ...] | None:
+        """``attention_axes`` counted from the batch axis 0; None where they are no axes of the inputs.
+
+        A negative axis counts from the end of the projected query, which has the heads' axis more than the input:
+        -2 is the heads (so it was before Keras 3.12, which turns negative axes into positive ones when it builds).
+        """
+        axes = self.attention_axes if self.attention_axes is not None else tuple(range(1, self.rank - 1))
+        counted = tuple(axis if axis >= 0 else axis + self.rank + 1 for axis in axes)
+        return counted if counted and all(0 < axis < self.rank - 1 for axis in counted) else None
+
+    @property
+    def rank(self) -> int:
+        """Rank of the inputs; where the file does not tell, the smallest that has the attended axes, at least 3."""
+        return self.input_rank or max([3, *(axis + 2 for axis in self.attention_axes or ())])
 
     @property
     def use_bias(self) -> bool:
@@ -380,11 +398,15 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Where the numbers of one layer went; ``source`` must be ``moved + rescaled``."""
+    """Where the numbers of one layer went; ``source`` must be ``moved + rescaled``.
+
+    ``target`` is that and ``repeated`` (of grouped heads, beyond the first time), ``padding`` and ``identity``.
+    """
 
     source: int
     moved: int
     rescaled: int
+    repeated: int
     padding: int
     identity: int
     target: int

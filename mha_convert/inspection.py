@@ -154,7 +154,7 @@ def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | N
         "embed_dim": item.embed_dim,
         "head_size": item.head_size,
         "projections": projections(item),
-        "added_parameters": entry.padding + entry.identity,
+        "added_parameters": entry.repeated + entry.padding + entry.identity,
         "fits": item.fits,
     }
 
@@ -260,6 +260,7 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],
         "cautions": list(layer.cautions),
         "assumed": layer.assumed,
+        "more": layer.more,
     }
 
 

@@ -28,6 +28,8 @@ class ProjectedMultiheadAttention(nn.Module):
         vdim: width of the value input, ``embed_dim`` for None.
         dropout: probability to drop an attention weight while training.
         bias: whether the projections have biases.
+        attention_axes: axes of the inputs that are attended over, Keras' ``attention_axes``; ``[1]`` for None. The
+            other axes but the last are treated like the batch.
     """
 
     def __init__(
@@ -41,9 +43,10 @@ class ProjectedMultiheadAttention(nn.Module):
         vdim: int | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        attention_axes: list[int] | None = None,
     ) -> None:
         super().__init__()
-        self.output_shape = list(output_shape)
+        self.output_shape, self.attention_axes = list(output_shape), attention_axes
         needs_query, needs_output = query_features != embed_dim, self.output_shape != [embed_dim]
         self.query_projection = nn.Linear(query_features, embed_dim, bias=bias) if needs_query else nn.Identity()
         self.attention = nn.MultiheadAttention(
@@ -65,21 +68,33 @@ class ProjectedMultiheadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """``nn.MultiheadAttention.forward``, batch first; ``is_causal`` needs no ``attn_mask`` here.
 
+        With ``attention_axes``, a position is one place on the attended axes, counted row by row.
+
         Args:
-            query: ``(batch, query_length, query_features)``, or without batch.
-            key: ``(batch, key_length, kdim)``.
-            value: ``(batch, key_length, vdim)``.
+            query: ``(batch, query_length, query_features)``, or without batch; ``(batch, *axes, query_features)``
+                with ``attention_axes``.
+            key: ``(batch, key_length, kdim)``, or with axes.
+            value: ``(batch, key_length, vdim)``, or with axes.
             key_padding_mask: ``(batch, key_length)``, True where a key is blocked.
             need_weights: whether to return the attention weights; without, PyTorch's fused kernels are used.
-            attn_mask: ``(query_length, key_length)`` or ``(batch * num_heads, query_length, key_length)``; True
-                blocks, a float is added to the scores.
+            attn_mask: ``(query_length, key_length)`` or ``(batch * num_heads, query_length, key_length)``; or, with
+                ``attention_axes``, anything of four axes or more that broadcasts to the weights before they are
+                averaged. True blocks, a float is added to the scores.
             average_attn_weights: whether the weights are averaged over heads.
             is_causal: whether each query sees the keys up to its own position only.
 
         Returns:
             output ``(batch, query_length, *output_shape)``, and the weights ``(batch, query_length, key_length)``,
-            with ``num_heads`` as second axis if not averaged, or None.
+            with ``num_heads`` as second axis if not averaged, or None. With axes the weights are
+            ``(batch, *other axes, num_heads, *query axes, *key axes)``.
         """
+        if self.attention_axes is not None:
+            axes = self.attention_axes
+            others, queries, keys = shapes_of(query, key, axes)
+            attn_mask, key_padding_mask = flat_masks(
+                attn_mask, key_padding_mask, others, self.attention.num_heads, len(axes)
+            )
+            query, key, value = flat(query, axes), flat(key, axes), flat(value, axes)
         if is_causal and attn_mask is None:
             attn_mask = causal_mask(query.shape[-2], key.shape[-2], query.device)
         output, weights = self.attention(
@@ -92,14 +107,51 @@ class ProjectedMultiheadAttention(nn.Module):
             average_attn_weights=average_attn_weights,
         )
         output = self.output_projection(output)
+        if self.attention_axes is not None:
+            output = unflat(output, others, queries, self.attention_axes)
+            if weights is not None:
+                weights = weights.reshape(*others, *weights.shape[1:-2], *queries, *keys)
         return output if len(self.output_shape) == 1 else output.unflatten(-1, self.output_shape), weights
 
 
+def shapes_of(query: Tensor, key: Tensor, axes: list[int]) -> tuple[list[int], list[int], list[int]]:
+    """Sizes of the axes that are not attended (batch first), and of the query's and the key's attended axes."""
+    others = [size for axis, size in enumerate(query.shape[:-1]) if axis not in axes]
+    return others, [query.shape[axis] for axis in axes], [key.shape[axis] for axis in axes]
+
+
+def flat(x: Tensor, axes: list[int]) -> Tensor:
+    """``(batch, *axes, features)`` as ``(batch and other axes, positions, features)``."""
+    others = [axis for axis in range(x.dim() - 1) if axis not in axes]
+    moved = x.permute(*others, *axes, -1)
+    return moved.flatten(len(others), -2).flatten(0, len(others) - 1)
+
+
+def unflat(x: Tensor, others: list[int], positions: list[int], axes: list[int]) -> Tensor:
+    """The way back."""
+    rank = len(others) + len(positions) + 1
+    order = [axis for axis in range(rank - 1) if axis not in axes] + [*axes, rank - 1]
+    return x.reshape(*others, *positions, x.shape[-1]).permute([order.index(axis) for axis in range(rank)])
+
+
+def flat_masks(
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, others: list[int], num_heads: int, axes: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """Masks for a batch that counts the other axes, too."""
+    if attn_mask is not None and attn_mask.dim() > 3:
+        mask = joined(attn_mask, axes)
+        attn_mask = mask.expand(*others, num_heads, -1, -1).flatten(0, -3)
+    if key_padding_mask is not None:
+        padding = key_padding_mask.reshape(others[0], *[1] * (len(others) - 1), -1)
+        key_padding_mask = padding.expand(*others, -1).flatten(0, -2)
+    return attn_mask, key_padding_mask
+
+
 class KerasMultiheadAttention(nn.Module):
-    """The four projections of a Keras ``MultiHeadAttention`` in Keras' own sizes, without one extra parameter.
+    """The projections of a Keras ``MultiHeadAttention`` or ``GroupQueryAttention`` in Keras' own sizes.
 
     Args:
-        num_heads: number of heads.
+        num_heads: number of query heads.
         key_dim: size of one query or key head (not ``kdim``).
         value_dim: size of one value head (not ``vdim``).
         query_features: width of the query input.
@@ -108,6 +160,12 @@ class KerasMultiheadAttention(nn.Module):
         output_shape: shape of one output position.
         dropout: probability to drop an attention weight while training.
         bias: whether the projections have biases.
+        num_key_value_heads: number of key and value heads, each for ``num_heads / num_key_value_heads`` query heads;
+            ``num_heads`` for None.
+        gate: whether each head's result is multiplied by a sigmoid of the query's own projection.
+        sliding_window: each query sees the keys less than so many positions away, on either side; all for None.
+        attention_axes: axes of the inputs that are attended over, Keras' ``attention_axes``; ``[1]`` for None. The
+            other axes but the last are treated like the batch.
     """
 
     def __init__(
@@ -122,13 +180,20 @@ class KerasMultiheadAttention(nn.Module):
         output_shape: list[int],
         dropout: float = 0.0,
         bias: bool = True,
+        num_key_value_heads: int | None = None,
+        gate: bool = False,
+        sliding_window: int | None = None,
+        attention_axes: list[int] | None = None,
     ) -> None:
         super().__init__()
-        self.num_heads, self.key_dim, self.dropout = num_heads, key_dim, dropout
-        self.output_shape = list(output_shape)
+        self.num_heads, self.key_dim, self.value_dim = num_heads, key_dim, value_dim
+        self.num_key_value_heads = num_key_value_heads or num_heads
+        self.output_shape, self.dropout, self.sliding_window = list(output_shape), dropout, sliding_window
+        self.attention_axes = list(attention_axes or [1])
         self.q_proj = nn.Linear(query_features, num_heads * key_dim, bias=bias)
-        self.k_proj = nn.Linear(key_features, num_heads * key_dim, bias=bias)
-        self.v_proj = nn.Linear(value_features, num_heads * value_dim, bias=bias)
+        self.k_proj = nn.Linear(key_features, self.num_key_value_heads * key_dim, bias=bias)
+        self.v_proj = nn.Linear(value_features, self.num_key_value_heads * value_dim, bias=bias)
+        self.gate_proj = nn.Linear(query_features, num_heads * value_dim, bias=bias) if gate else None
         self.out_proj = nn.Linear(num_heads * value_dim, math.prod(self.output_shape), bias=bias)
         self.scale = key_dim**-0.5
 
@@ -145,47 +210,84 @@ class KerasMultiheadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """``nn.MultiheadAttention.forward``, batch first; ``is_causal`` needs no ``attn_mask`` here.
 
+        With several axes, a position is one place on the attended axes, counted row by row.
+
         Args:
-            query: ``(batch, query_length, query_features)``, or without batch.
-            key: ``(batch, key_length, key_features)``.
-            value: ``(batch, key_length, value_features)``.
+            query: ``(batch, query_length, query_features)``, or without batch; ``(batch, *axes, query_features)``
+                where ``attention_axes`` say so.
+            key: ``(batch, key_length, key_features)``, or with axes.
+            value: ``(batch, key_length, value_features)``, or with axes.
             key_padding_mask: ``(batch, key_length)``, True where a key is blocked.
             need_weights: whether to return the attention weights; without, PyTorch's fused kernels are used.
-            attn_mask: ``(query_length, key_length)`` or ``(batch * num_heads, query_length, key_length)``; True
-                blocks, a float is added to the scores.
+            attn_mask: ``(query_length, key_length)`` or ``(batch * num_heads, query_length, key_length)``; or, with
+                four axes or more, anything that broadcasts to the weights before they are averaged. True blocks, a
+                float is added to the scores.
             average_attn_weights: whether the weights are averaged over heads.
             is_causal: whether each query sees the keys up to its own position only.
 
         Returns:
-            output ``(batch, query_length, *output_shape)``, and the weights ``(batch, query_length, key_length)``,
-            with ``num_heads`` as second axis if not averaged, or None.
+            output ``(batch, query_length, *output_shape)``, or with axes, and the weights ``(batch, query_length,
+            key_length)``, with ``num_heads`` as second axis if not averaged, or None. With axes the weights are
+            ``(batch, *other axes, num_heads, *query axes, *key axes)``.
         """
-        batched = query.dim() == 3
+        batched = query.dim() > 2
         if not batched:
             query, key, value = query[None], key[None], value[None]
             key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
-        q, k, v = (
-            projection(features).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for projection, features in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
-        )
+        q = self.to_heads(self.q_proj(query), self.num_heads)
+        k = self.to_heads(self.k_proj(key), self.num_key_value_heads)
+        v = self.to_heads(self.v_proj(value), self.num_key_value_heads)
+        positions = [[x.shape[axis] for axis in self.attention_axes] for x in (query, key)]
         blocked_by_order = is_causal and attn_mask is None
-        if blocked_by_order and (need_weights or key_padding_mask is not None):
+        if blocked_by_order and (need_weights or key_padding_mask is not None or self.sliding_window is not None):
             attn_mask, blocked_by_order = causal_mask(q.shape[-2], k.shape[-2], q.device), False
-        mask = additive_mask(attn_mask, key_padding_mask, self.num_heads, q)
+        if attn_mask is not None and attn_mask.dim() > 3:
+            attn_mask = joined(attn_mask, len(self.attention_axes))
+        mask = additive_mask(attn_mask, key_padding_mask, q)
+        if self.sliding_window is not None:
+            band = window_mask(q.shape[-2], k.shape[-2], self.sliding_window, q)
+            mask = band if mask is None else mask + band
         scale, dropout = self.scale, self.dropout if self.training else 0.0
         weights = None
         if need_weights:
+            if self.num_key_value_heads != self.num_heads:
+                groups = self.num_heads // self.num_key_value_heads
+                k, v = k.repeat_interleave(groups, -3), v.repeat_interleave(groups, -3)
             scores = (q * scale) @ k.transpose(-2, -1)
             weights = F.dropout((scores if mask is None else scores + mask).softmax(-1), dropout)
             context = weights @ v
-            weights = weights.mean(1) if average_attn_weights else weights
+            weights = weights.mean(-3) if average_attn_weights else weights
+            weights = weights.unflatten(-1, positions[1]).unflatten(-1 - len(positions[1]), positions[0])
+        elif self.num_key_value_heads != self.num_heads:
+            context = F.scaled_dot_product_attention(
+                q, k, v, mask, dropout, blocked_by_order, scale=scale, enable_gqa=True
+            )
         else:
             context = F.scaled_dot_product_attention(q, k, v, mask, dropout, blocked_by_order, scale=scale)
-        output = self.out_proj(context.transpose(1, 2).flatten(2))
+        context = self.from_heads(context, positions[0])
+        if self.gate_proj is not None:
+            context = context * self.gate_proj(query).sigmoid()
+        output = self.out_proj(context)
         output = output if len(self.output_shape) == 1 else output.unflatten(-1, self.output_shape)
         if not batched:
             return output[0], None if weights is None else weights[0]
         return output, weights
+
+    def order(self, rank: int) -> list[int]:
+        """Axes of ``(batch, *axes, heads, head_dim)``, as attention needs them: attended axes behind the heads."""
+        others = [axis for axis in range(1, rank - 2) if axis not in self.attention_axes]
+        return [0, *others, rank - 2, *self.attention_axes, rank - 1]
+
+    def to_heads(self, features: Tensor, num_heads: int) -> Tensor:
+        """``(batch, *axes, heads * head_dim)`` as ``(batch, *other axes, heads, positions, head_dim)``."""
+        x = features.unflatten(-1, (num_heads, -1))
+        return x.permute(self.order(x.dim())).flatten(-1 - len(self.attention_axes), -2)
+
+    def from_heads(self, context: Tensor, positions: list[int]) -> Tensor:
+        """The way back: ``(batch, *axes, heads * head_dim)``."""
+        x = context.unflatten(-2, positions)
+        order = self.order(x.dim())
+        return x.permute([order.index(axis) for axis in range(x.dim())]).flatten(-2)
 
 
 class NamedMultiheadAttention(KerasMultiheadAttention):
@@ -280,15 +382,30 @@ def causal_mask(query_length: int, key_length: int, device: torch.device) -> Ten
     return torch.ones(query_length, key_length, dtype=torch.bool, device=device).triu(1)
 
 
-def additive_mask(
-    attn_mask: Tensor | None, key_padding_mask: Tensor | None, num_heads: int, like: Tensor
-) -> Tensor | None:
-    """PyTorch's two masks as one that is added to scores ``(batch, heads, query_length, key_length)``."""
+def window_mask(query_length: int, key_length: int, window: int, like: Tensor) -> Tensor:
+    """``(query_length, key_length)``, added to scores: a band around the diagonal, as Keras' ``sliding_window``.
+
+    It is finite, so that a query beyond the band's last key gets the average of all, as in Keras.
+    """
+    rows = torch.arange(query_length, device=like.device)[:, None]
+    columns = torch.arange(key_length, device=like.device)
+    far = (rows - columns).abs() >= window
+    return added_to_scores(~far, like.dtype)
+
+
+def joined(mask: Tensor, axes: int) -> Tensor:
+    """A mask ``(…, *query axes, *key axes)`` with one axis for all queries and one for all keys."""
+    return mask.flatten(-axes, -1).flatten(-1 - axes, -2)
+
+
+def additive_mask(attn_mask: Tensor | None, key_padding_mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """PyTorch's two masks as one that is added to scores ``(batch, …, heads, query_length, key_length)``."""
     masks = []
     if attn_mask is not None:
-        masks.append(attn_mask.unflatten(0, (-1, num_heads)) if attn_mask.dim() == 3 else attn_mask)
+        flat = attn_mask.dim() == 3
+        masks.append(attn_mask.reshape(*like.shape[:-2], *attn_mask.shape[-2:]) if flat else attn_mask)
     if key_padding_mask is not None:
-        masks.append(key_padding_mask[:, None, None, :])
+        masks.append(key_padding_mask.reshape(key_padding_mask.shape[0], *[1] * (like.dim() - 2), -1))
     added = [
         torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -math.inf)
         if mask.dtype == torch.bool
@@ -311,6 +428,8 @@ def to_attn_mask(
     query_length: int | None = None,
     key_length: int | None = None,
     dtype: torch.dtype = torch.float32,
+    attended_axes: int = 1,
+    other_axes: int = 0,
 ) -> Tensor | None:
     """Keras' masks as the ``attn_mask`` of ``nn.MultiheadAttention`` and of the modules here.
 
@@ -322,7 +441,8 @@ def to_attn_mask(
 
     Args:
         attention_mask: ``(query_length, key_length)``, ``(batch, query_length, key_length)``, or with heads
-            ``(batch, num_heads, query_length, key_length)``.
+            ``(batch, num_heads, query_length, key_length)``. With several attended axes ``(batch, *query axes, *key
+            axes)``.
         query_mask: ``(batch, query_length)``; padded queries, whose rows Keras masks as a whole.
         value_mask: ``(batch, key_length)``.
         key_mask: ``(batch, key_length)``.
@@ -331,14 +451,21 @@ def to_attn_mask(
         query_length: needed where no mask shows it.
         key_length: needed where no mask shows it.
         dtype: of the layer's computation; must be the inputs' where the weights are not asked for.
+        attended_axes: how many ``attention_axes`` the layer has; with more than one give ``attention_mask`` alone.
+        other_axes: how many axes between the batch and the features are not attended over.
 
     Returns:
         ``(query_length, key_length)`` where no mask has a batch axis, else ``(batch * num_heads, query_length,
-        key_length)``; None without any mask.
+        key_length)``; None without any mask. For a layer with other than one time axis ``(batch, 1, …, 1, *query axes,
+        *key axes)``, which broadcasts to its scores.
 
     Raises:
         ValueError: a length is needed and not known.
     """
+    if attended_axes > 1 or other_axes:
+        return mask_over_axes(
+            attention_mask, query_mask, value_mask, key_mask, causal, dtype, attended_axes, other_axes
+        )
     masks = [] if attention_mask is None else [torch.as_tensor(attention_mask).bool()]
     masks = [mask[:, None] if mask.dim() == 3 else mask for mask in masks]
     masks += [] if query_mask is None else [torch.as_tensor(query_mask).bool()[:, None, :, None]]
@@ -360,5 +487,37 @@ def to_attn_mask(
         attends = attends.expand(-1, num_heads, length, width).flatten(0, 1)
     else:
         attends = attends.expand(length, width)
-    blocked = torch.finfo(dtype).min / 2  # a score added to the very lowest number could make it infinite
+    return added_to_scores(attends, dtype)
+
+
+def mask_over_axes(
+    attention_mask: Tensor | None,
+    query_mask: Tensor | None,
+    value_mask: Tensor | None,
+    key_mask: Tensor | None,
+    causal: bool,
+    dtype: torch.dtype,
+    attended_axes: int,
+    other_axes: int,
+) -> Tensor | None:
+    """Keras' masks for a layer with ``attention_axes``: axes of size 1 stand for heads and axes not attended over."""
+    queries = [] if query_mask is None else [torch.as_tensor(query_mask).bool()[:, :, None]]
+    keys = [torch.as_tensor(mask).bool()[:, None, :] for mask in (value_mask, key_mask) if mask is not None]
+    masks = [] if attention_mask is None else [torch.as_tensor(attention_mask).bool()]
+    if (queries or keys) and attended_axes > 1:
+        raise ValueError("to_attn_mask: padding masks have one axis; give attention_mask for several attended axes.")
+    if causal:
+        raise ValueError("to_attn_mask: give is_causal=True to the module for a causal mask over its time axis.")
+    attends = None
+    for mask in (*masks, *queries, *keys):
+        attends = mask if attends is None else attends & mask
+    if attends is None:
+        return None
+    batch, *places = attends.shape
+    return added_to_scores(attends.reshape(batch, *[1] * (other_axes + 1), *places), dtype)
+
+
+def added_to_scores(attends: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where a query may attend, half the most negative number elsewhere: twice that would be infinite."""
+    blocked = torch.finfo(dtype).min / 2
     return torch.zeros(attends.shape, dtype=dtype, device=attends.device).masked_fill(~attends, blocked)

@@ -47,6 +47,7 @@ def convert_file(
     dtype: str | None = None,
     module: StrPath | None = None,
     reference: str = "numpy",
+    strict: bool = False,
     overwrite: bool = False,
     on_progress: "Progress | None" = None,
 ) -> Report:
@@ -65,6 +66,7 @@ def convert_file(
         dtype: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``; None keeps each layer's own.
         module: where to write the modules that load the target, as source that needs torch alone; None for nowhere.
         reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a subprocess), or ``"none"``.
+        strict: whether a layer whose class computes more than attention with its projections is an error.
         overwrite: whether an existing target is replaced.
         on_progress: called with a layer's name, its index and the number of layers.
 
@@ -92,6 +94,8 @@ def convert_file(
         renames=renames,
         dtype=dtype,
     )
+    if strict:
+        refuse_more([item.layer for item in chosen.layers])
     checkpoint.check()
     with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
         if module is not None:
@@ -249,6 +253,18 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
     if assumed:
         raise LayerError(unproven_roles(assumed, findings.layers))
     return findings.layers
+
+
+def refuse_more(wanted: Sequence[AttentionLayer]) -> None:
+    """With ``strict`` only what is attention and nothing else is converted."""
+    facts = [f"layer '{printable(layer.name)}': {layer.more}" for layer in wanted if layer.more]
+    if facts:
+        plain = [layer.name for layer in wanted if not layer.more]
+        rest = f", or name the others: {layouts.selection(plain)}" if plain else ""
+        text = "; ".join(facts)
+        raise LayerError(
+            f"{text[0].upper()}{text[1:]}. Leave --strict (strict=True) out to convert them all the same{rest}."
+        )
 
 
 def unproven_roles(assumed: Sequence[AttentionLayer], layers: Sequence[AttentionLayer]) -> str:

@@ -37,7 +37,7 @@ def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
         module_call(item),
         printable(f"{common_prefix(item)}*", 70),
         f"{entry.source:,}",
-        f"{entry.padding + entry.identity:,}",
+        f"{entry.repeated + entry.padding + entry.identity:,}",
     )
 
 
@@ -88,7 +88,7 @@ def proof_lines(report: Report) -> list[str]:
 def ledger_line(report: Report) -> str:
     """Parameters in and out."""
     total = {name: sum(getattr(entry, name) for entry in report.ledgers.values()) for name in Ledger.__slots__}
-    extra = [f"{total[name]:,} {name}" for name in ("padding", "identity") if total[name]]
+    extra = [f"{total[name]:,} {name}" for name in ("repeated", "padding", "identity") if total[name]]
     return (
         f"Ledger: {total['source']:,} parameters in = {total['moved']:,} moved + {total['rescaled']:,} rescaled; "
         f"{total['target']:,} out{' with ' + ' and '.join(extra) if extra else ''}."
@@ -108,7 +108,7 @@ def rest_line(report: Report) -> str:
 def price_lines(report: Report) -> list[str]:
     """A word where identities outweigh the layers themselves."""
     total = sum(entry.source for entry in report.ledgers.values())
-    added = sum(entry.padding + entry.identity for entry in report.ledgers.values())
+    added = sum(entry.repeated + entry.padding + entry.identity for entry in report.ledgers.values())
     if added <= total:
         return []
     return [

@@ -10,20 +10,18 @@ OURS = ("MultiHeadAttention", "CachedMultiHeadAttention", "MyMHA", "GroupedQuery
 READ = ("keras", "ext_keras", "h5", "weightsonly.h5", "weights.h5", "dir", "sharded", "tfckpt", "savedmodel")
 # What is refused until the whole family is taken, by the corpus' name of the model.
 REFUSED = {
-    "gqa": "grouped heads",
-    "gqa_gate": "grouped heads",
-    "gate": "gate",
-    "sliding": "sliding_window",
-    "sliding_causal": "sliding_window",
-    "axes2": "axes",
-    "axes12": "axes",
-    "causal_axes2": "axes",
     "q_int8": "quantized",
     "q_int4": "quantized",
     "q_float8": "quantized",
     "lora_int8": "quantized|LoRA",
-    "hub_llama_tiny": "rotary",
     "luong_bahdanau": "no MultiHeadAttention",
+}
+MORE = {"hub_llama_tiny": "rotary"}  # the projections convert, and Keras computes more with them
+LINEAR_ONLY = {  # what nn.MultiheadAttention does not compute
+    "gqa_gate": "gate",
+    "gate": "gate",
+    "sliding": "sliding_window",
+    "sliding_causal": "sliding_window",
 }
 TOLERANCES = {"float32": 2e-5, "float64": 1e-9, "float16": 3e-2, "bfloat16": 0.2}
 
@@ -53,6 +51,10 @@ class CorpusFile:
         if self.model == "axes_neg":
             return None if all(layer["config"]["attention_axes"] == [1] for layer in self.layers) else "axes"
         return REFUSED.get(self.model)
+
+    def refused_by(self, layout: str) -> str | None:
+        """The same for one layout."""
+        return self.refusal or (LINEAR_ONLY.get(self.model) if layout == "mha" else None)
 
 
 def kernel_path(paths: list[str]) -> set[str]:

@@ -75,7 +75,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "name", "kind", "class_name", "path", "num_heads", "num_key_value_heads", "key_dim", "value_dim",
         "query_features", "key_features", "value_features", "output_features", "output_shape", "use_bias", "use_gate",
         "dtype", "compute_dtype", "parameters", "has_config", "attention_axes", "sliding_window", "dropout", "call_options",
-        "placements", "refusals", "cautions",
+        "placements", "refusals", "cautions", "assumed", "more",
     ]  # fmt: skip
     assert (cross["name"], cross["query_features"], cross["key_features"], cross["parameters"]) == (
         "cross_attention",
@@ -91,6 +91,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "other": {"count": 3, "parameters": 352},
         "optimizer": {"count": 0, "parameters": 0},
         "metric": {"count": 0, "parameters": 0},
+        "copy": {"count": 0, "parameters": 0},
     }
 
 

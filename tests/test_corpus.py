@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SHARED, TESTS
-from corpus_files import OURS, READ, TOLERANCES, CorpusFile, arrays, rows
+from corpus_files import MORE, OURS, READ, TOLERANCES, CorpusFile, arrays, rows
 
 import mha_convert
 from mha_convert.layers import survey
@@ -25,7 +25,10 @@ def test_the_corpus_is_there(corpus):
 def test_every_layer_is_found_at_its_place_and_no_other(file: CorpusFile):
     findings = survey(mha_convert.read(file.path))
     expected = [layer for layer in file.layers if layer["cls"] in OURS and is_stored(layer)]
-    if file.model == "hub_llama_tiny" or file.refusal in ("quantized", "quantized|LoRA", "LoRA"):
+    if file.model in MORE:
+        assert [MORE[file.model] in layer.more for layer in findings.layers] == [True]
+        return
+    if file.refusal in ("quantized", "quantized|LoRA", "LoRA"):
         assert not findings.layers
         assert len([item for item in findings.lookalikes if item.blocking]) == max(1, len(expected))
         return
@@ -55,13 +58,16 @@ def is_at_place(layer, wanted: dict) -> bool:
 @pytest.mark.parametrize("layout", ["mha", "linear"])
 def test_layers_reproduce_genuine_keras(file: CorpusFile, layout: str, tmp_path):
     target = tmp_path / "target.safetensors"
-    if file.refusal:
-        with pytest.raises(mha_convert.MhaConvertError, match=file.refusal):
+    if file.refused_by(layout):
+        with pytest.raises(mha_convert.MhaConvertError, match=file.refused_by(layout)):
             mha_convert.convert_file(file.path, target, layout=layout)
         assert not list(tmp_path.iterdir())
         return
     report = mha_convert.convert_file(file.path, target, layout=layout)
     assert report.proven
+    if file.model in MORE:
+        assert any(MORE[file.model] in item.layer.more for item in report.plan.layers)
+        return
     modules = mha_convert.load_modules(target)
     for item in report.plan.layers:
         candidates = [layer for layer in file.layers if layer["cls"] in OURS and is_stored(layer)]
@@ -90,19 +96,26 @@ def check_outputs(module, golden, tolerance, item):
     for name, mask in calls.items():
         with torch.no_grad():
             output, scores = module(query, key, value, attn_mask=mask, average_attn_weights=False)
-        # Rows that have no key left depend on the version (FORMATS 5.2); the corpus masks row [0, 2] as a whole.
-        rows = np.ones(query.shape[:2], bool)
-        rows[0, 2] = name != "masked"
+        # Rows that have no key left depend on the version (FORMATS 5.2); the corpus masks some as a whole.
+        rows = ... if name != "masked" else rows_with_keys(golden["mask"].astype(bool), item.layer.sliding_window)
         for result, wanted in (
             (output, f"{name}_out"),
             (output, f"{name}_out_s"),
-            (scores.transpose(1, 2), f"{name}_scores"),
+            (scores, f"{name}_scores"),
         ):
             if wanted in golden:
-                theirs = golden[wanted].swapaxes(1, 2) if wanted.endswith("scores") else golden[wanted]
+                theirs = golden[wanted]
+                if wanted.endswith("scores") and query.ndim == 3:
+                    result, theirs = result.transpose(1, 2), theirs.swapaxes(1, 2)
                 np.testing.assert_allclose(result.numpy()[rows], theirs[rows], rtol=0, atol=tolerance, err_msg=wanted)
                 compared += 1
     assert compared
+
+
+def rows_with_keys(mask: np.ndarray, window: int | None) -> np.ndarray:
+    """Queries that mask and window leave a key."""
+    distance = np.abs(np.arange(mask.shape[1])[:, None] - np.arange(mask.shape[2]))
+    return (mask & (distance < (window or mask.size))).any(-1)
 
 
 def by_model(files):
@@ -120,7 +133,7 @@ def test_one_model_gives_the_same_tensors_from_every_version_and_format(model: s
     for file in by_model(CORPUS)[model]:
         if file.refusal or file.model in ("lora", "grid_in_layer", "classifier_adam"):
             continue  # merged by each version's own arithmetic; partly lost; trained anew by each version
-        plan = mha_convert.plan(mha_convert.find_layers(mha_convert.read(file.path)))
+        plan = mha_convert.plan(mha_convert.find_layers(mha_convert.read(file.path)), layout="linear")
         tensors = sorted(tensor.read().astype("float64").tobytes() for tensor in mha_convert.convert(plan))
         first = seen.setdefault("tensors", (file.id, tensors))
         assert tensors == first[1], f"{file.id} and {first[0]}"

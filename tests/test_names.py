@@ -113,7 +113,8 @@ def test_names_do_not_change_from_run_to_run(fresh_models):
         ("keras-2.15/nested.keras", ["seq/wrap/encoder/mha", "mha"]),
         ("keras-2.4/nested.h5", ["seq/wrap/encoder/mha", "mha"]),
         ("keras-2.10/slash_names.h5", ["enc/block1/mha"]),
-        ("keras-3.15.1/nested.weights.h5", ["mha", "seq/wrap/encoder/mha"]),
+        ("keras-2.15/square.savedmodel", ["attn"]),
+        ("keras-2.12/square.tfckpt", ["attn"]),
     ],
 )
 def test_names_of_the_golden_files(golden, file, expected):
@@ -174,3 +175,7 @@ def test_grouped_heads_have_their_configuration_in_every_version(corpus):
 def test_nothing_is_said_of_files_that_cannot_have_lost_layers(corpus):
     assert not mha_convert.read(corpus / "keras-3.15.1/grid_in_layer.keras").notes
     assert not mha_convert.read(corpus / "keras-3.6.0/nobias_names.keras").notes
+
+
+def test_names_in_a_weights_file_are_the_users_since_keras_3_6(corpus):
+    assert names(corpus / "keras-3.15.1/nested.weights.h5") == ["mha", "seq/wrap/encoder/mha"]

@@ -13,22 +13,13 @@ from mha_convert.datatypes import Group, Projection
 from mha_convert.layers import multi_head_attention, survey
 
 MESSAGES = {
-    "keras-3.15.1/gqa.keras": (
-        "No layout holds this: layer 'grouped_query_attention' has grouped heads: 4 query heads share 2 key and "
-        "value heads. Grouped heads are not converted yet; repeat the key and value heads by hand."
-    ),
     "keras-3.15.1/gate.keras": (
-        "No layout holds this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
-        "by a sigmoid that PyTorch's attention does not have. A gate is not converted yet; port the layer by hand."
+        "Layout 'mha' cannot hold this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
+        "by a sigmoid that plain attention does not have. Give --layout linear, whose module computes it."
     ),
     "keras-3.15.1/sliding.keras": (
-        "No layout holds this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
-        "only. A window is not converted yet; port the layer by hand, with the band as attn_mask."
-    ),
-    "keras-3.15.1/axes2.keras": (
-        "No layout holds this: layer 'multi_head_attention' attends over axes (2,) of an input of rank 4, not "
-        "over the one time axis (1,) of rank 3. Other axes are not converted yet; bring the attended axis to the middle "
-        "by a reshape in your own code."
+        "Layout 'mha' cannot hold this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
+        "only, which plain attention does not do by itself. Give --layout linear, whose module computes it."
     ),
     "keras-3.15.1/q_int8.keras": (
         "Layer 'multi_head_attention' (MultiHeadAttention) is not converted: its query is quantized (0 int8, 1 float32, "
@@ -49,22 +40,39 @@ def test_messages_word_for_word(golden, tmp_path, file):
     assert not list(tmp_path.iterdir())
 
 
-def test_rotary_attention_of_kerashub_is_refused(corpus, tmp_path):
+ROTARY = (
+    "it belongs to LlamaBackbone, whose attention adds rotary position embeddings; beside its projections it holds "
+    "rotary_embedding_layer: its projections are converted, and proven by the formula of MultiHeadAttention; what its class "
+    "computes beside them is not"
+)
+
+
+def test_rotary_attention_of_kerashub_converts_its_projections_and_says_so(corpus, tmp_path):
+    source, name = corpus / "keras-3.15.1/hub_llama_tiny.keras", "transformer_layer_0/_self_attention_layer"
+    report = mha_convert.convert_file(source, tmp_path / "x.safetensors")
+    assert f"Layer '{name}': {ROTARY}." in report.notes
+    (layer,) = mha_convert.find_layers(mha_convert.read(source))
+    assert layer.more == ROTARY
     with pytest.raises(mha_convert.LayerError) as error:
-        mha_convert.convert_file(corpus / "keras-3.15.1/hub_llama_tiny.keras", tmp_path / "x.safetensors")
+        mha_convert.convert_file(source, tmp_path / "strict.safetensors", strict=True)
     assert str(error.value) == (
-        "Layer 'transformer_layer_0/_self_attention_layer' (MultiHeadAttention) is not converted: it belongs to "
-        "LlamaBackbone, whose attention adds rotary position embeddings. Port this layer by hand: "
-        "kernel.reshape(features, -1).T is the weight of an nn.Linear."
+        f"Layer '{name}': {ROTARY}. Leave --strict (strict=True) out to convert them all the same."
     )
+    assert not (tmp_path / "strict.safetensors").exists()
+
+
+def test_strict_lets_plain_layers_pass_and_names_them(golden, tmp_path):
+    assert mha_convert.convert_file(golden / "keras-3.15.1/square.keras", tmp_path / "a.pt", strict=True).proven
+    with pytest.raises(mha_convert.LayerError, match="its class is corpus>MyMHA, not keras.layers.MultiHeadAttention"):
+        mha_convert.convert_file(golden / "keras-3.15.1/mha_subclass.keras", tmp_path / "b.pt", strict=True)
 
 
 def test_all_reasons_and_the_way_to_convert_the_rest():
     good = make_layer(CASES[0], name="encoder/good")
-    bad = make_layer(CASES[0], name="bad", sliding_window=3, attention_axes=(2,), input_rank=4)
+    bad = make_layer(CASES[0], name="bad", sliding_window=3, attention_axes=(-2,), input_rank=3)
     with pytest.raises(mha_convert.LayoutError) as error:
         mha_convert.plan([good, bad])
-    assert "sliding_window=3" in str(error.value) and "axes (2,)" in str(error.value)
+    assert "sliding_window=3" in str(error.value) and "axes (-2,)" in str(error.value)
     assert str(error.value).endswith("To convert the rest, give --layer 'encoder/good'.")
 
 
@@ -240,9 +248,6 @@ def put(place, shape):
             "output kernel (4, 6, 32) does not begin with (heads, value_dim) = (4, 8)",
         ),
         (put("query_dense/vars/1", (8, 4)), "query bias (8, 4) is not (4, 8)"),
-        (put("vars/0", (3,)), "it holds 0 (3,), which MultiHeadAttention does not have"),
-        (put("temperature/vars/0", ()), "it holds temperature, which MultiHeadAttention does not have"),
-        (put("rotary_embedding/vars/0", (2,)), "it holds rotary_embedding, which MultiHeadAttention does not have"),
     ],
 )
 def test_layers_that_are_not_quite_attention_are_named_and_block(golden, tmp_path, edit, reason):
@@ -252,6 +257,22 @@ def test_layers_that_are_not_quite_attention_are_named_and_block(golden, tmp_pat
     assert reason in found.reason and found.blocking
     with pytest.raises(mha_convert.LayerError, match="is not converted"):
         mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize(
+    ("place", "shape", "held"),
+    [("vars/0", (3,), "0 (3,)"), ("temperature/vars/0", (), "temperature/0 ()"), ("rope/vars/0", (2,), "rope/0 (2,)")],
+)
+def test_variables_beside_the_projections_are_listed(golden, tmp_path, place, shape, held):
+    findings = edited(golden, tmp_path, put(place, shape))
+    (layer,) = findings.layers
+    assert layer.more and layer.more.startswith(
+        f"beside its projections it holds {held}, which MultiHeadAttention does not have: its projections are converted"
+    )
+    assert layer.more in layer.cautions
+    mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "x.pt")
+    with pytest.raises(mha_convert.LayerError, match="beside its projections it holds"):
+        mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "y.pt", strict=True)
 
 
 def group(name, **children):
@@ -295,10 +316,10 @@ def test_families_with_other_mathematics_are_known_by_name(family):
         for role, projection in layer.projections.items()
     }
     attention = Group(path="a", name="block/self_attention", children=children)
-    assert not isinstance(multi_head_attention.match(attention, ()), mha_convert.Lookalike)
+    assert multi_head_attention.match(attention, ()).more is None
     parent = Group(path=f"layers/{family}", name="block", children={"self_attention": attention})
     found = multi_head_attention.match(attention, (parent,))
-    assert isinstance(found, mha_convert.Lookalike) and f"belongs to {family}, whose attention adds" in found.reason
+    assert f"belongs to {family}, whose attention adds" in found.more
 
 
 def test_a_users_subclass_is_converted_with_a_caution(golden, tmp_path):

@@ -55,13 +55,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     if not all(role in parts for role in INNER) or not any(is_kernel(parts[role]) for role in INNER):
         return None
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
-    problem = (
-        renamed(group, parts)
-        or twice(group)
-        or incomplete(parts)
-        or narrowed(parts)
-        or computes_more(group, ancestors, known_children())
-    )
+    problem = renamed(group, parts) or twice(group) or incomplete(parts) or narrowed(parts)
     projections = {} if problem else {role: projection(part) for role, part in parts.items()}
     problem = problem or disagreement(projections)
     if problem:
@@ -72,7 +66,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
         )
     if projections["key"].kernel.shape[1] != projections["query"].kernel.shape[1]:
         kind = GQA
-    layer = describe(group, kind, projections)
+    layer = describe(group, kind, projections, computes_more(group, ancestors, known_children()))
     check_config(layer, group.config)
     return layer
 
@@ -201,7 +195,7 @@ def bias_faults(projections: Mapping[str, Projection]) -> Iterator[str]:
             yield f"{role} bias {item.bias.shape} is not {expected}"
 
 
-def describe(group: Group, kind: str, projections: Mapping[str, Projection]) -> AttentionLayer:
+def describe(group: Group, kind: str, projections: Mapping[str, Projection], more: str | None) -> AttentionLayer:
     """The record, with what only the configuration can tell."""
     config = group.config
     settings: Mapping[str, Any] = config.settings if config else {}
@@ -219,8 +213,9 @@ def describe(group: Group, kind: str, projections: Mapping[str, Projection]) -> 
         sliding_window=window if isinstance(window, int) else None,
         compute_dtype=compute_dtype(settings.get("dtype")),
         call_options=config.call_options if config else (),
-        cautions=(*subclass_caution(config), *([group.doubt] if group.doubt else [])),
+        cautions=(*([more] if more else subclass_caution(config)), *([group.doubt] if group.doubt else [])),
         assumed=group.doubt,
+        more=more or next(subclass_caution(config), None),
     )
 
 

@@ -1,4 +1,4 @@
-"""Classes that keep four projections like ``MultiHeadAttention`` and compute something else with them.
+"""Classes that keep four projections like ``MultiHeadAttention`` and compute something more with them.
 
 Told by structure first: a plain layer has no groups and no variables of its own beside its projections, softmax and
 dropout. Some classes show nothing of that; for these, and for files that hold no empty groups, the class names of
@@ -39,19 +39,30 @@ FAMILIES = {
 }
 PARTS = ("attention", "decoder", "encoder", "backbone", "block", "layer")
 NEXT_STEP = "Port this layer by hand: kernel.reshape(features, -1).T is the weight of an nn.Linear"
+PROJECTIONS_ONLY = (
+    "its projections are converted, and proven by the formula of MultiHeadAttention; what its class computes beside "
+    "them is not"
+)
 
 
-def computes_more(group: Group, ancestors: tuple[Group, ...], plain_children: set[str]) -> tuple[str, str] | None:
-    """Reason and next step where the layer is more than its projections; None where nothing says so."""
+def computes_more(group: Group, ancestors: tuple[Group, ...], plain_children: set[str]) -> str | None:
+    """What the layer is beside its projections, with every variable of that; None where nothing says so."""
+    extra = [
+        f"{name}/{own} {variable.shape}" if name else f"{own} {variable.shape}"
+        for name, part in (("", group), *group.children.items())
+        if name not in plain_children
+        for inner in ([part] if not name else part.walk())
+        for own, variable in inner.variables.items()
+    ]
+    empty = [name for name, part in group.children.items() if name not in plain_children]
+    held = ", ".join(printable(part) for part in extra or empty)
     family = next(families((*ancestors, group)), None)
     if family:
         name, adds = family
-        return f"it belongs to {printable(name)}, whose attention adds {adds}", NEXT_STEP
-    extra = [name for name in group.children if name not in plain_children]
-    own = [f"{name} {variable.shape}" for name, variable in group.variables.items()]
-    if extra or own:
-        parts = ", ".join(printable(part) for part in (*extra, *own))
-        return f"beside its projections it holds {parts}, which MultiHeadAttention does not have", NEXT_STEP
+        variables = f"; beside its projections it holds {held}" if held else ""
+        return f"it belongs to {printable(name)}, whose attention adds {adds}{variables}: {PROJECTIONS_ONLY}"
+    if held:
+        return f"beside its projections it holds {held}, which MultiHeadAttention does not have: {PROJECTIONS_ONLY}"
     return None
 
 

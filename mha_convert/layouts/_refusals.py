@@ -19,28 +19,33 @@ class Refusal:
         return self.fact.format(layer=layer)
 
 
-TIME_AXIS = ((1,), None)
+LINEAR = "Give --layout linear, whose module computes it"
 
 GROUPED = Refusal(
     lambda layer: layer.num_key_value_heads != layer.num_heads,
     "has grouped heads: {layer.num_heads} query heads share {layer.num_key_value_heads} key and value heads",
-    "Grouped heads are not converted yet; repeat the key and value heads by hand",
+    LINEAR,
 )
 GATED = Refusal(
     lambda layer: layer.gate is not None,
-    "has a gate (use_gate=True): its output is multiplied by a sigmoid that PyTorch's attention does not have",
-    "A gate is not converted yet; port the layer by hand",
+    "has a gate (use_gate=True): its output is multiplied by a sigmoid that plain attention does not have",
+    LINEAR,
 )
 WINDOWED = Refusal(
     lambda layer: layer.sliding_window is not None,
-    "has sliding_window={layer.sliding_window}: each query sees a band of keys only",
-    "A window is not converted yet; port the layer by hand, with the band as attn_mask",
+    "has sliding_window={layer.sliding_window}: each query sees a band of keys only, which plain attention does "
+    "not do by itself",
+    LINEAR,
 )
 OTHER_AXES = Refusal(
-    lambda layer: layer.attention_axes not in TIME_AXIS or layer.input_rank not in (3, None),
+    lambda layer: layer.attended_axes is None,
+    "attends over axes {layer.attention_axes} of an input of rank {layer.input_rank}, which are not between the batch "
+    "and the features: before Keras 3.12 -2 is the axis of the heads",
+    "Save the model again with positive attention_axes, if that is what was meant",
+)
+REORDERED = Refusal(
+    lambda layer: (layer.attended_axes, layer.rank) != ((1,), 3),
     "attends over axes {layer.attention_axes} of an input of rank {layer.input_rank}, not over the one time axis (1,) "
     "of rank 3",
-    "Other axes are not converted yet; bring the attended axis to the middle by a reshape in your own code",
+    LINEAR,
 )
-
-PLAIN_ONLY: tuple[Refusal, ...] = (GROUPED, GATED, WINDOWED, OTHER_AXES)

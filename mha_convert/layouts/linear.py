@@ -1,11 +1,11 @@
-"""Layout ``linear``: the four projections as ``nn.Linear`` in Keras' own sizes; every number is moved, none added."""
+"""Layout ``linear``: the projections as ``nn.Linear`` in Keras' own sizes; every number is moved, none added."""
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
 from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
-from ._refusals import PLAIN_ONLY
+from ._refusals import OTHER_AXES, Refusal
 
 NAME = "linear"
-REFUSALS = PLAIN_ONLY
+REFUSALS: tuple[Refusal, ...] = (OTHER_AXES,)
 
 RULES = (
     Rule("q_proj.weight", (Piece("query.kernel", WEIGHT),)),
@@ -14,6 +14,8 @@ RULES = (
     Rule("k_proj.bias", (KEY_BIAS,)),
     Rule("v_proj.weight", (VALUE,)),
     Rule("v_proj.bias", (VALUE_BIAS,)),
+    Rule("gate_proj.weight", (Piece("gate.kernel", WEIGHT),)),
+    Rule("gate_proj.bias", (Piece("gate.bias", BIAS),)),
     Rule("out_proj.weight", (OUTPUT,)),
     Rule("out_proj.bias", (OUTPUT_BIAS_PIECE,)),
 )
@@ -27,13 +29,25 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
         placement="linear",
         head_size=None,
         embed_dim=layer.num_heads * layer.key_dim,
-        rules=tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias")),
+        rules=tuple(rule for rule in RULES if is_present(rule, layer)),
         module=module(layer),
     )
 
 
+def is_present(rule: Rule, layer: AttentionLayer) -> bool:
+    """Whether the layer has what the rule moves."""
+    has_bias = layer.use_bias or not rule.target.endswith("bias")
+    return has_bias and (layer.gate is not None or not rule.target.startswith("gate"))
+
+
 def module(layer: AttentionLayer) -> ModuleSpec:
     """Our module that calls ``scaled_dot_product_attention``."""
+    options = {
+        "num_key_value_heads": (layer.num_key_value_heads, layer.num_heads),
+        "gate": (layer.gate is not None, False),
+        "sliding_window": (layer.sliding_window, None),
+        "attention_axes": (list(layer.attended_axes or ()), [1]),
+    }
     return ModuleSpec(
         class_name="KerasMultiheadAttention",
         arguments={
@@ -46,5 +60,6 @@ def module(layer: AttentionLayer) -> ModuleSpec:
             "output_shape": list(layer.output_shape),
             "dropout": layer.dropout or 0.0,
             "bias": layer.use_bias,
-        },
+        }
+        | {name: value for name, (value, usual) in options.items() if value != usual},
     )

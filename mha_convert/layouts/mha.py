@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
-from ._refusals import PLAIN_ONLY
+from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, REPEATED, VALUE, VALUE_BIAS, WEIGHT
+from ._refusals import GATED, OTHER_AXES, WINDOWED, Refusal
 
 NAME = "mha"
 PLACEMENTS = ("projected", "drop-in")
-REFUSALS = PLAIN_ONLY
+REFUSALS: tuple[Refusal, ...] = (GATED, WINDOWED, OTHER_AXES)
 WRAPPED = "attention."
+TIME_AXIS = (1,)
 
 QUERY, QUERY_BIAS = Piece("query.kernel", WEIGHT, "rescale"), Piece("query.bias", BIAS, "rescale")
 IDENTITY, ZEROS = Piece("embed_dim", "", "identity"), Piece("embed_dim", "", "zeros")
@@ -43,12 +44,13 @@ class Placement:
     query_outside: bool
     output_outside: bool
     packed: bool
+    attention_axes: tuple[int, ...] | None = None
     fits: str | None = None
 
     @property
     def wrapped(self) -> bool:
         """Whether anything stands around the stock module."""
-        return self.query_outside or self.output_outside
+        return self.query_outside or self.output_outside or self.attention_axes is not None
 
 
 def place(layer: AttentionLayer, placement: str) -> Placement:
@@ -56,6 +58,9 @@ def place(layer: AttentionLayer, placement: str) -> Placement:
     needed = max(layer.key_dim, layer.value_dim)
     features, heads = layer.query_features, layer.num_heads
     head_size, fits = needed, None
+    axes = None if (layer.attended_axes, layer.rank) == (TIME_AXIS, 3) else layer.attended_axes
+    if placement == "drop-in" and axes is not None:
+        placement, fits = "projected", f"drop-in does not fit: it attends over axes {axes}; projected instead"
     if placement == "drop-in":
         if features % heads == 0 and features // heads >= needed:
             head_size = features // heads
@@ -72,6 +77,7 @@ def place(layer: AttentionLayer, placement: str) -> Placement:
         query_outside=features != embed_dim,
         output_outside=layer.output_shape != (embed_dim,),
         packed=layer.key_features == layer.value_features == embed_dim,
+        attention_axes=axes,
         fits=fits,
     )
 
@@ -106,6 +112,8 @@ def rules(layer: AttentionLayer, placed: Placement) -> tuple[Rule, ...]:
         *(Rule(WRAPPED + rule.target, rule.pieces) if placed.wrapped else rule for rule in inside),
         *(OUTPUT_PROJECTION if placed.output_outside else ()),
     )
+    if layer.num_key_value_heads != layer.num_heads:
+        rows = tuple(Rule(rule.target, tuple(REPEATED.get(piece, piece) for piece in rule.pieces)) for rule in rows)
     return tuple(rule for rule in rows if layer.use_bias or not rule.target.endswith("bias"))
 
 
@@ -113,8 +121,10 @@ def module(layer: AttentionLayer, placed: Placement) -> ModuleSpec:
     """The stock class where nothing stands around it, else ours that holds it."""
     sizes: dict[str, Any] = {"embed_dim": placed.embed_dim, "num_heads": layer.num_heads}
     widths = {} if placed.packed else {"kdim": layer.key_features, "vdim": layer.value_features}
-    options = {"dropout": layer.dropout or 0.0, "bias": layer.use_bias}
+    options: dict[str, Any] = {"dropout": layer.dropout or 0.0, "bias": layer.use_bias}
     if not placed.wrapped:
         return ModuleSpec(class_name="MultiheadAttention", arguments=sizes | widths | options | {"batch_first": True})
-    outside = {"query_features": layer.query_features, "output_shape": list(layer.output_shape)}
+    outside: dict[str, Any] = {"query_features": layer.query_features, "output_shape": list(layer.output_shape)}
+    if placed.attention_axes is not None:
+        options["attention_axes"] = list(placed.attention_axes)
     return ModuleSpec(class_name="ProjectedMultiheadAttention", arguments=sizes | outside | widths | options)

@@ -131,7 +131,7 @@ class LayerProof:
         genuine = keras.results(layer, self.arrays, calls) if keras else [None] * len(calls)
         results = [run(module, case, layer.num_heads) for case in calls]
         for case, result, theirs in zip(calls, results, genuine, strict=True):
-            expected = attention(self.arrays, case.inputs)
+            expected = case.in_keras_axes(attention(self.arrays, case.inputs))
             honest = arithmetic_effect(self.arrays, case.inputs, inside=FLOAT64, outside=FLOAT64)
             yield from self.compare(case, result, (expected, expected.output), NUMPY, honest)
             if keras and theirs:
@@ -142,7 +142,7 @@ class LayerProof:
         if self.rounded:
             module = module_in_float64(self.item.module, self.found)
             for case in calls:
-                expected = attention(self.arrays, case.inputs)
+                expected = case.in_keras_axes(attention(self.arrays, case.inputs))
                 effect = rounding_effect(self.arrays, case.inputs, self.rounded)
                 honest = arithmetic_effect(self.arrays, case.inputs, inside=FLOAT64, outside=FLOAT64)
                 allowed = Result(output=effect.output + honest.output, scores=effect.scores + honest.scores)

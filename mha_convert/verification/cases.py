@@ -1,25 +1,51 @@
-"""The calls that a proof makes: random inputs of a fixed seed, different lengths, and every kind of mask."""
+"""The calls that a proof makes: random inputs of a fixed seed, different lengths, and every kind of mask.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+Keras attends over ``attention_axes`` and treats the other axes like the batch. The formula knows one axis: inputs with
+more are flattened for it, and its results are brought into Keras' axes again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..datatypes import Array, AttentionLayer
-from .formula import Inputs, projected, raw_scores
+from .formula import Inputs, Result, projected, raw_scores
 
 SEED = 20260
-BATCH, QUERY_LENGTH, KEY_LENGTH = 2, 5, 7
+BATCH = 2
+LENGTHS = ((5, 7), (3, 4), (2, 2))  # of the query and the key: the only attended axis; the first of several; others
+OTHER_LENGTH = 2
 WANTED_SCORE = 4.0
+TIME_AXIS = (1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One call. ``mask`` says how it is given to PyTorch and to Keras: none, attention, padding or causal."""
+    """One call. ``mask`` says how it is given to PyTorch and to Keras: none, attention, padding or causal.
+
+    ``call`` holds the inputs in Keras' axes, and the mask that is handed over, ``(batch, *query axes, *key axes)``;
+    ``inputs`` the same for the formula, ``(batch and other axes, length, features)``, and who may attend to whom,
+    window included.
+    """
 
     name: str
     mask: str
+    axes: tuple[int, ...]
+    call: Inputs
     inputs: Inputs
+
+    def in_keras_axes(self, result: Result) -> Result:
+        """The formula's result with the axes that Keras gives it."""
+        shape, key_shape, axes = self.call.query.shape[:-1], self.call.key.shape[:-1], self.axes
+        others = [axis for axis in range(len(shape)) if axis not in axes]
+        outer, queries = [shape[axis] for axis in others], [shape[axis] for axis in axes]
+        output = result.output.reshape(*outer, *queries, *result.output.shape[2:])
+        heads = result.scores.shape[1]
+        return Result(
+            output=np.moveaxis(output, range(len(shape)), [*others, *axes]),
+            scores=result.scores.reshape(*outer, heads, *queries, *(key_shape[axis] for axis in axes)),
+        )
 
 
 def cases(layer: AttentionLayer, arrays: Mapping[str, Array]) -> tuple[Case, ...]:
@@ -29,15 +55,60 @@ def cases(layer: AttentionLayer, arrays: Mapping[str, Array]) -> tuple[Case, ...
     is one-hot (it would hide errors of the query and the key) nor one that is flat.
     """
     random = np.random.default_rng(SEED)
-    query = random.standard_normal((BATCH, QUERY_LENGTH, layer.query_features))
-    key = random.standard_normal((BATCH, KEY_LENGTH, layer.key_features))
-    value = random.standard_normal((BATCH, KEY_LENGTH, layer.value_features))
-    factor = balance(arrays, Inputs(query=query, key=key, value=value))
-    query, key = query * factor, key * factor
+    axes = layer.attended_axes or TIME_AXIS
+    shapes = [lengths(layer.rank, axes, which) for which in (0, 1)]
+    query = random.standard_normal((BATCH, *shapes[0], layer.query_features))
+    key = random.standard_normal((BATCH, *shapes[1], layer.key_features))
+    value = random.standard_normal((BATCH, *shapes[1], layer.value_features))
+    factor = balance(arrays, flattened(Inputs(query=query, key=key, value=value), axes))
+    call = Inputs(query=query * factor, key=key * factor, value=value)
+    attended = [[shape[axis - 1] for axis in axes] for shape in shapes]
     return tuple(
-        Case(name=name, mask=name, inputs=Inputs(query=query, key=key, value=value, attends=attends))
-        for name, attends in masks(random).items()
+        Case(
+            name=name,
+            mask=name,
+            axes=axes,
+            call=replace(call, attends=attends),
+            inputs=windowed(flattened(replace(call, attends=attends), axes), layer.sliding_window),
+        )
+        for name, attends in masks(random, attended[0], attended[1], layer.sliding_window, axes).items()
     )
+
+
+def lengths(rank: int, axes: Sequence[int], which: int) -> list[int]:
+    """Sizes between batch and features, of the query (0) or the key (1)."""
+    sizes = [OTHER_LENGTH] * (rank - 2)
+    for place, axis in enumerate(axes):
+        sizes[axis - 1] = LENGTHS[min(place + (len(axes) > 1), 2)][which]
+    return sizes
+
+
+def flattened(inputs: Inputs, axes: Sequence[int]) -> Inputs:
+    """Inputs with one attended axis; everything else is batch."""
+    query, key, value = (flat(array, axes) for array in (inputs.query, inputs.key, inputs.value))
+    attends = inputs.attends
+    if attends is not None:
+        once = attends.reshape(len(attends), query.shape[1], key.shape[1])
+        attends = np.repeat(once, len(query) // len(attends), axis=0)
+    return Inputs(query=query, key=key, value=value, attends=attends)
+
+
+def flat(array: Array, axes: Sequence[int]) -> Array:
+    """``(batch, *axes, features)`` as ``(batch and other axes, attended axes, features)``."""
+    others = [axis for axis in range(array.ndim - 1) if axis not in axes]
+    moved = array.transpose(*others, *axes, array.ndim - 1)
+    length = int(np.prod([array.shape[axis] for axis in axes]))
+    return moved.reshape(-1, length, array.shape[-1])
+
+
+def windowed(inputs: Inputs, window: int | None) -> Inputs:
+    """Who may attend under Keras' ``sliding_window``: keys less than ``window`` positions away, on either side."""
+    if window is None:
+        return inputs
+    rows, columns = inputs.query.shape[1], inputs.key.shape[1]
+    band = np.abs(np.arange(rows)[:, None] - np.arange(columns)) < window
+    seen = np.broadcast_to(band, (len(inputs.query), rows, columns))
+    return replace(inputs, attends=seen if inputs.attends is None else inputs.attends & seen)
 
 
 def balance(arrays: Mapping[str, Array], inputs: Inputs) -> float:
@@ -49,16 +120,25 @@ def balance(arrays: Mapping[str, Array], inputs: Inputs) -> float:
     return float(2.0 ** np.clip(np.round(np.log2(WANTED_SCORE / largest) / 2), -30, 30))
 
 
-def masks(random: np.random.Generator) -> dict[str, Array | None]:
-    """Every kind of mask, each row with at least one key (rows without are version-dependent in Keras)."""
-    attention = random.random((BATCH, QUERY_LENGTH, KEY_LENGTH)) < 0.6
-    attention[..., 0] |= ~attention.any(-1)
-    lengths = np.array([KEY_LENGTH, KEY_LENGTH - 3])
-    padding = np.arange(KEY_LENGTH) < lengths[:, None]
-    causal = np.tril(np.ones((QUERY_LENGTH, KEY_LENGTH), bool))
-    return {
-        "no mask": None,
-        "attention mask": attention,
-        "padding mask": np.broadcast_to(padding[:, None], attention.shape),
-        "causal mask": np.broadcast_to(causal, attention.shape),
-    }
+def masks(
+    random: np.random.Generator, queries: Sequence[int], keys: Sequence[int], window: int | None, axes: Sequence[int]
+) -> dict[str, Array | None]:
+    """Every kind of mask, each row with at least one key (rows without are version-dependent in Keras).
+
+    Keras has padding masks for one attended axis, and makes the causal mask from axis 1.
+    """
+    shape = (BATCH, *queries, *keys)
+    rows, columns = int(np.prod(queries)), int(np.prod(keys))
+    attention = random.random((BATCH, rows, columns)) < 0.6
+    if window is None:
+        attention[..., 0] |= ~attention.any(-1)
+    else:
+        attention |= np.eye(rows, columns, dtype=bool)  # itself is what every query sees through a window
+    found: dict[str, Array | None] = {"no mask": None, "attention mask": attention.reshape(shape)}
+    if len(axes) == 1:
+        unpadded = np.array([columns, max(columns - 3, rows if window else 1)])
+        padding = np.arange(columns) < unpadded[:, None]
+        found["padding mask"] = np.broadcast_to(padding[:, None], attention.shape)
+    if tuple(axes) == TIME_AXIS:
+        found["causal mask"] = np.broadcast_to(np.tril(np.ones((rows, columns), bool)), attention.shape)
+    return found

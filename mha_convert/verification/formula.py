@@ -3,6 +3,9 @@
 ``keras.layers.MultiHeadAttention``: each input is projected, ``q = query · Wq + bq``; scores are
 ``q · k / sqrt(key_dim)``, masked, and turned into weights by softmax; their average of the projected values is
 projected out. https://keras.io/api/layers/attention_layers/multi_head_attention/
+
+``GroupQueryAttention``: one key and value head serves several query heads, in order. A gate multiplies the average by
+``sigmoid(query · Wg + bg)``. https://keras.io/api/layers/attention_layers/group_query_attention/
 """
 
 from collections.abc import Mapping
@@ -46,18 +49,38 @@ def attention(arrays: Mapping[str, Array], inputs: Inputs) -> Result:
     """
     query, key, value = projected(arrays, inputs)
     weights = softmax(masked(raw_scores(query, key), inputs.attends))
-    context = np.einsum("bhts,bshv->bthv", weights, value, optimize=True)
+    context = np.einsum("bhts,bshv->bthv", weights, value, optimize=True) * gate(arrays, inputs)
     output = np.einsum("bthv,hv...->bt...", context, arrays["output.kernel"], optimize=True)
     return Result(output=output + arrays.get("output.bias", 0.0), scores=weights)
 
 
 def projected(arrays: Mapping[str, Array], inputs: Inputs) -> tuple[Array, Array, Array]:
-    """Query, key and value heads ``(batch, length, heads, head_dim)``."""
+    """Query, key and value heads ``(batch, length, heads, head_dim)``, one of each for every query head."""
     query, key, value = (
-        np.einsum("btf,fhd->bthd", features, arrays[f"{role}.kernel"], optimize=True) + arrays.get(f"{role}.bias", 0.0)
+        linear(arrays, role, features)
         for role, features in (("query", inputs.query), ("key", inputs.key), ("value", inputs.value))
     )
-    return query, key, value
+    groups = query.shape[2] // key.shape[2]
+    return query, np.repeat(key, groups, axis=2), np.repeat(value, groups, axis=2)
+
+
+def linear(arrays: Mapping[str, Array], role: str, features: Array) -> Array:
+    """``(batch, length, heads, head_dim)``."""
+    heads: Array = np.einsum("btf,fhd->bthd", features, arrays[f"{role}.kernel"], optimize=True)
+    return heads + arrays.get(f"{role}.bias", 0.0)
+
+
+def gate(arrays: Mapping[str, Array], inputs: Inputs) -> Array | float:
+    """What each head's average is multiplied by: ``(batch, query_length, heads, value_dim)``, or 1 without a gate."""
+    if "gate.kernel" not in arrays:
+        return 1.0
+    opened: Array = np.exp(-np.logaddexp(0.0, -linear(arrays, "gate", inputs.query)))
+    return opened
+
+
+def gate_shift(arrays: Mapping[str, Array], shift: Array | float) -> Array | float:
+    """How far the gate moves when its argument moves by ``shift``: a sigmoid's slope is at most 1/4."""
+    return np.minimum(np.asarray(shift) / 4, 1.0) if "gate.kernel" in arrays else 0.0
 
 
 def raw_scores(query: Array, key: Array) -> Array:
@@ -113,6 +136,9 @@ def rounding_effect(arrays: Mapping[str, Array], inputs: Inputs, dtypes: Mapping
     context = np.einsum("bhts,bshv->bthv", weights, near["value"])
     context_shift = np.einsum("bhts,bshv->bthv", weight_shift, near["value"] + far["value"])
     context_shift += np.einsum("bhts,bshv->bthv", weights, far["value"])
+    opened = gate(arrays, inputs)
+    opened_shift = gate_shift(arrays, linear(moved, "gate", np.abs(inputs.query)) if "gate.kernel" in moved else 0.0)
+    context, context_shift = context * opened, context_shift * (opened + opened_shift) + context * opened_shift
     kernel, kernel_shift = size["output.kernel"], moved["output.kernel"]
     output = np.einsum("bthv,hv...->bt...", context_shift, kernel + kernel_shift, optimize=True)
     output += np.einsum("bthv,hv...->bt...", context, kernel_shift, optimize=True)
@@ -151,6 +177,10 @@ def arithmetic_effect(arrays: Mapping[str, Array], inputs: Inputs, *, inside: fl
     )
     moved += np.einsum("bhts,bshv->bthv", weights, far["value"])
     context = np.einsum("bhts,bshv->bthv", weights, near["value"])
+    if "gate.kernel" in arrays:
+        argument = linear(size, "gate", np.abs(inputs.query)) * (arrays["gate.kernel"].shape[0] + 3) * outside
+        opened, opened_shift = gate(arrays, inputs), gate_shift(arrays, argument) + 4 * outside
+        context, moved = context * opened, moved * (opened + opened_shift) + context * opened_shift
     terms = query.shape[2] * value.shape[-1] + 3
     output = np.einsum("bthv,hv...->bt...", moved + context * terms * outside, size["output.kernel"], optimize=True)
     return Result(output=output + size.get("output.bias", 0.0) * terms * outside, scores=weight_shift)

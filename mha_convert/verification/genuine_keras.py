@@ -15,7 +15,7 @@ import numpy as np
 
 from ..datatypes import Array, AttentionLayer
 from ..errors import VerificationError, printable
-from .cases import Case
+from .cases import TIME_AXIS, Case
 from .formula import Result
 
 INSTALL = "Install it with `pip install keras tensorflow`, or take --reference numpy"
@@ -101,24 +101,25 @@ class GenuineKeras:
 
 def payload(layer: AttentionLayer, arrays: Mapping[str, Array], cases: Sequence[Case]) -> dict[str, Any]:
     """What the process needs to know of one layer."""
-    weights = [name for role in ("query", "key", "value", "output") for name in (f"{role}.kernel", f"{role}.bias")]
-    sizes = {
-        "num_heads": layer.num_heads,
-        "key_dim": layer.key_dim,
-        "value_dim": layer.value_dim,
-        "use_bias": layer.use_bias,
-        "output_shape": layer.output_shape,
-        "query_features": layer.query_features,
-        "key_features": layer.key_features,
-        "value_features": layer.value_features,
-        "weights": [name for name in weights if name in arrays],
-        "cases": len(cases),
-    }
+    settings: dict[str, Any] = {"use_bias": layer.use_bias}
+    if layer.num_key_value_heads == layer.num_heads:
+        class_name = "MultiHeadAttention"
+        settings |= {"num_heads": layer.num_heads, "key_dim": layer.key_dim, "value_dim": layer.value_dim}
+        settings |= {"output_shape": layer.output_shape}
+        plain = layer.rank == 3 and layer.attended_axes in (None, TIME_AXIS)
+        settings |= {} if plain else {"attention_axes": layer.attended_axes}
+    else:
+        class_name = "GroupQueryAttention"
+        settings |= {"head_dim": layer.key_dim, "num_query_heads": layer.num_heads}
+        settings |= {"num_key_value_heads": layer.num_key_value_heads}
+    settings |= {"use_gate": True} if layer.gate else {}
+    settings |= {"sliding_window": layer.sliding_window} if layer.sliding_window else {}
+    sizes = {"class_name": class_name, "settings": settings, "roles": [*layer.projections], "cases": len(cases)}
     data: dict[str, Any] = {"sizes": json.dumps(sizes), **arrays}
     for index, case in enumerate(cases):
-        data |= {f"{index}/{name}": getattr(case.inputs, name) for name in ("query", "key", "value")}
-        if case.inputs.attends is not None:
-            data[f"{index}/attends"] = case.inputs.attends
+        data |= {f"{index}/{name}": getattr(case.call, name) for name in ("query", "key", "value")}
+        if case.call.attends is not None:
+            data[f"{index}/attends"] = case.call.attends
         if case.mask == "causal mask":
             data[f"{index}/causal"] = np.array(True)
     return data

@@ -70,19 +70,13 @@ def answer(request: Path) -> Path:
 def build(sizes: dict[str, Any], data: dict[str, Any]) -> Any:
     """A genuine layer with the saved kernels."""
     import keras
-    import numpy as np
 
-    layer = keras.layers.MultiHeadAttention(
-        sizes["num_heads"],
-        sizes["key_dim"],
-        value_dim=sizes["value_dim"],
-        use_bias=sizes["use_bias"],
-        output_shape=tuple(sizes["output_shape"]),
-        dtype="float64",
-    )
-    query, key, value = (np.zeros((1, 2, sizes[f"{role}_features"])) for role in ("query", "key", "value"))
-    layer(query, value, key)
-    layer.set_weights([data[name] for name in sizes["weights"]])
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in sizes["settings"].items()}
+    layer = getattr(keras.layers, sizes["class_name"])(dtype="float64", **settings)
+    layer(data["0/query"], data["0/value"], data["0/key"])
+    for role in sizes["roles"]:
+        arrays = (data.get(f"{role}.{kind}") for kind in ("kernel", "bias"))
+        getattr(layer, f"_{role}_dense").set_weights([array for array in arrays if array is not None])
     return layer
 
 

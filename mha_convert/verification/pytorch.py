@@ -24,7 +24,7 @@ def run(module: "nn.Module", case: Case, num_heads: int) -> tuple[Result, Array]
     """Output and per-head weights, and the output of the path without weights (PyTorch's fused kernels)."""
     import torch
 
-    query, key, value = (torch.from_numpy(a) for a in (case.inputs.query, case.inputs.key, case.inputs.value))
+    query, key, value = (torch.from_numpy(a) for a in (case.call.query, case.call.key, case.call.value))
     masks = masks_for(case, num_heads)
     with torch.no_grad():
         output, weights = module(query, key, value, need_weights=True, average_attn_weights=False, **masks)
@@ -38,12 +38,18 @@ def masks_for(case: Case, num_heads: int) -> "dict[str, torch.Tensor]":
 
     from ..modules import to_attn_mask
 
-    attends = case.inputs.attends
+    attends = case.call.attends
     if attends is None:
         return {}
     if case.mask == "padding mask":
         return {"key_padding_mask": torch.from_numpy(~attends[:, 0])}
     if case.mask == "causal mask":
         return {"attn_mask": torch.from_numpy(~attends[0])}
-    mask = to_attn_mask(torch.from_numpy(np.array(attends)), num_heads=num_heads, dtype=torch.float64)
+    mask = to_attn_mask(
+        torch.from_numpy(np.array(attends)),
+        num_heads=num_heads,
+        dtype=torch.float64,
+        attended_axes=len(case.axes),
+        other_axes=case.call.query.ndim - 2 - len(case.axes),
+    )
     return {} if mask is None else {"attn_mask": mask}
