@@ -19,6 +19,7 @@ from .errors import MhaConvertError, printable
 if TYPE_CHECKING:
     from .datatypes import Checkpoint, Plan, Report
     from .document import Document
+    from .pipeline import Renames
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
@@ -100,6 +101,16 @@ Rename = Annotated[
         show_default=False,
     ),
 ]
+Like = Annotated[
+    str | None,
+    typer.Option(
+        "--like",
+        metavar="MODEL",
+        help="A state_dict (.safetensors, .pt) of your own model: propose which layer belongs to which attention in "
+        "it, and write that as rules for --rename.",
+        show_default=False,
+    ),
+]
 Dtype = Annotated[
     Literal["float32", "float16", "bfloat16", "float64"] | None,
     typer.Option("--dtype", help="Of the target.", show_default="each layer's own"),
@@ -165,6 +176,10 @@ def convert(
     layer: LayerNames = None,
     prefix: Prefix = None,
     rename: Rename = None,
+    like: Like = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --like: convert as proposed, if every layer has a place.")
+    ] = False,
     dtype: Dtype = None,
     module: Annotated[
         Path | None,
@@ -197,6 +212,16 @@ def convert(
     """Convert the attention layers to a PyTorch state_dict; the target appears only if it was proven."""
     from .pipeline import convert_file, default_target, plan_file
 
+    renames: Renames = rename
+    if yes and like is None:
+        raise typer.BadParameter("--yes is for the proposal of --like.")
+    if like is not None:
+        if prefix is not None or names or rename:
+            raise typer.BadParameter("--like finds the names itself; leave out --prefix, --names and --rename.")
+        proposal = propose(source, like, target or str(default_target(source)), config, layer, yes, overwrite, as_json)
+        if proposal is None:
+            return
+        layout, placement, layer, renames = proposal
     if list_keys:
         checkpoint, _, chosen = plan_file(
             source,
@@ -206,7 +231,7 @@ def convert(
             names=names,
             layers=layer,
             prefix=prefix,
-            renames=rename,
+            renames=renames,
             dtype=dtype,
         )
         show_keys(checkpoint, chosen, as_json)
@@ -221,7 +246,7 @@ def convert(
             names=names,
             layers=layer,
             prefix=prefix,
-            renames=rename,
+            renames=renames,
             dtype=dtype,
             module=module,
             reference=reference,
@@ -272,6 +297,35 @@ def explain(
     plans = explain_file(source, layer, config=config, layout=layout, placement=placement, names=names)
     for items in alike(plans):
         typer.echo(explanation(items, command))
+
+
+def propose(
+    source: str,
+    like: str,
+    target: str,
+    config: str | None,
+    layers: list[str] | None,
+    yes: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> "tuple[Any, Any, list[str], dict[str, str]] | None":
+    """Show and write the proposal of ``--like``; with ``--yes``, the layout, placement, layers and renames instead."""
+    from .alignment import renames_of
+    from .pipeline import align_file, all_matched, rules_beside, write_rules
+    from .report import alignment_as_json, alignment_as_text
+
+    checkpoint, alignment = align_file(source, like, config=config, layers=layers)
+    if yes:
+        names = [pair.layer.name for pair in all_matched(alignment, like).pairs]
+        return alignment.layout, alignment.placement, names, renames_of(alignment)
+    path = rules_beside(target)
+    written = alignment.pairs and write_rules(alignment, source, like, path, overwrite=overwrite)
+    if as_json:
+        print_json(alignment_as_json(alignment, checkpoint, like))
+        return None
+    steps = [f"Rules: {path}. Edit them, then: {written}", "Or give --yes."] if written else []
+    show([*alignment_as_text(alignment, checkpoint, like), *steps])
+    return None
 
 
 def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:

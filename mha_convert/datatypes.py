@@ -367,6 +367,43 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAttention:
+    """Attention in a ``state_dict`` of the user's: the layout that fills it, and its keys by the layout's own.
+
+    ``others`` are keys beside its own, which no Keras layer fills.
+    """
+
+    prefix: str
+    layout: str
+    keys: Mapping[str, str]
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A source's layer and the place for it; ``alike`` is how many pairs only their order tells apart, 1 for none."""
+
+    layer: AttentionLayer
+    place: ModelAttention
+    alike: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """A source matched with a model: pairs, and what stays on either side (layers with the reason)."""
+
+    pairs: tuple[Pair, ...]
+    placement: str
+    left_layers: tuple[tuple[str, str], ...]
+    left_places: tuple[ModelAttention, ...]
+
+    @property
+    def layout(self) -> str:
+        """The layout of all pairs."""
+        return self.pairs[0].place.layout if self.pairs else "mha"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
     """One tensor to be written, described but not made; ``read()`` makes it, in C order."""
 

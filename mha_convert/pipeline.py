@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import layouts
+from .alignment import align, as_toml, renames_of
 from .conversion import convert, ledger
-from .datatypes import AttentionLayer, Checkpoint, LayerPlan, Lookalike, Plan, Report
+from .datatypes import Alignment, AttentionLayer, Checkpoint, LayerPlan, Lookalike, Plan, Report
 from .description import TargetDescription, describe_plan, parse_description
-from .errors import LayerError, VerificationError, WriteError, printable
+from .errors import LayerError, LayoutError, VerificationError, WriteError, printable
 from .layers import Findings, select, survey
 from .locations import STANDARD_INPUT, StrPath, is_remote, is_url, local_copy, locate, name_of
 from .module_source import module_source
@@ -124,6 +125,52 @@ def plan_file(
     found = convertible(checkpoint, findings, layers)
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix=prefix, dtype=dtype)
     return checkpoint, findings, rename(chosen, rules) if rules else chosen
+
+
+def align_file(
+    source: StrPath,
+    like: StrPath,
+    *,
+    config: StrPath | None = None,
+    layers: Sequence[str] | None = None,
+) -> tuple[Checkpoint, Alignment]:
+    """Which of the source's layers belongs to which attention of a PyTorch model; ``like`` is its ``state_dict``."""
+    checkpoint = read(source, config=config)
+    found = convertible(checkpoint, survey(checkpoint), layers)
+    return checkpoint, align(found, open_target(like).shapes, in_order=checkpoint.has_config)
+
+
+def write_rules(alignment: Alignment, source: StrPath, like: StrPath, path: Path, *, overwrite: bool) -> str:
+    """Write the pairs as rules for ``--rename``, to be edited; returns the command that takes them."""
+    chosen = layouts.selection([pair.layer.name for pair in alignment.pairs], most=len(alignment.pairs))
+    options = f"--layout {alignment.layout} --placement {alignment.placement} {chosen}"
+    command = f"mha-convert convert '{source}' TARGET {options} --rename '{path}'"
+    heading = [f"Attention of {source} under the names of {like}.", command]
+    heading += [f"Without a place: layer '{name}': {why}." for name, why in alignment.left_layers]
+    heading += [f"Without a layer: {place.prefix}*" for place in alignment.left_places]
+    text = as_toml(renames_of(alignment), heading)
+    with draft(path, overwrite=overwrite) as drafted:
+        drafted.write_text(text, encoding="utf-8")
+    return command
+
+
+def rules_beside(target: StrPath) -> Path:
+    """Where the rules for a target are written: ``model.rename.toml`` beside ``model.safetensors``."""
+    path = Path(name_of(target)) if is_url(target) else Path(target)
+    return path.with_suffix(".rename.toml")
+
+
+def all_matched(alignment: Alignment, like: StrPath) -> Alignment:
+    """The same, or an error that names every layer which has no place for sure."""
+    if alignment.left_layers:
+        facts = "; ".join(f"layer '{printable(name)}': {why}" for name, why in alignment.left_layers)
+        steps = ["Edit the rules that --like writes without --yes"] if alignment.pairs else []
+        if alignment.pairs:
+            steps.append(f"or match the rest with {layouts.selection([pair.layer.name for pair in alignment.pairs])}")
+        raise LayoutError(
+            f"{like}: does not take every layer: {facts}. {', '.join(steps) or 'Write rules for --rename'}."
+        )
+    return alignment
 
 
 def verify_file(

@@ -5,7 +5,7 @@ from itertools import takewhile
 from typing import Any
 
 from .conversion import describe, source_variable
-from .datatypes import Checkpoint, LayerPlan, Ledger, Piece, Plan, Report, Rule
+from .datatypes import Alignment, Checkpoint, LayerPlan, Ledger, Pair, Piece, Plan, Report, Rule
 from .document import Document, Table
 from .errors import printable
 from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
@@ -114,6 +114,52 @@ def price_lines(report: Report) -> list[str]:
     return [
         f"Note: {added / total:.0f} times as many numbers are added; --layout linear adds none and is called alike."
     ]
+
+
+def alignment_as_text(alignment: Alignment, checkpoint: Checkpoint, like: str) -> Document:
+    """What ``convert --like`` proposes."""
+    rows = tuple(
+        (
+            printable(pair.layer.name, 60),
+            printable(f"{pair.place.prefix}*", 70),
+            evidence(pair),
+            str(pair.layer.num_heads),
+        )
+        for pair in alignment.pairs
+    )
+    parts: list[str | Table] = [f"{title(checkpoint)} → like {printable(like)}", ""]
+    parts += [Table(("layer", "place in the model", "told by", "num_heads"), rows), ""] if rows else []
+    parts += [
+        f"Beside it, and not filled: {printable(', '.join(pair.place.others[:4]))}"
+        + (f" and {len(pair.place.others) - 4} more" if len(pair.place.others) > 4 else "")
+        for pair in alignment.pairs
+        if pair.place.others
+    ]
+    parts += [f"Without a place: layer '{printable(name)}': {why}." for name, why in alignment.left_layers]
+    parts += [f"Without a layer: {printable(place.prefix)}*" for place in alignment.left_places]
+    parts.append("No weight tells the number of heads, or in which order a fused qkv has its rows (q, k, v is taken).")
+    return parts
+
+
+def evidence(pair: Pair) -> str:
+    """What tells that the two belong together."""
+    return "shapes" if pair.alike == 1 else f"shapes, and order among {pair.alike}"
+
+
+def alignment_as_json(alignment: Alignment, checkpoint: Checkpoint, like: str) -> dict[str, Any]:
+    """The stable form of ``convert --like --json``."""
+    return {
+        "source": checkpoint.path,
+        "like": like,
+        "layout": alignment.layout,
+        "placement": alignment.placement,
+        "pairs": [
+            {"layer": pair.layer.name, "prefix": pair.place.prefix, "alike": pair.alike, "keys": dict(pair.place.keys)}
+            for pair in alignment.pairs
+        ],
+        "layers_left": [{"layer": name, "reason": why} for name, why in alignment.left_layers],
+        "places_left": [place.prefix for place in alignment.left_places],
+    }
 
 
 def keys_as_text(checkpoint: Checkpoint, plan: Plan) -> Document:

@@ -23,6 +23,7 @@ __all__ = [
     "PLACEMENTS",
     "WEIGHT",
     "Layout",
+    "key_prefix",
     "plan",
     "refusals",
     "selection",
@@ -123,10 +124,10 @@ def refuse(found: list[tuple[AttentionLayer, tuple[Refusal, ...]]], layout: str)
     raise LayoutError(f"{subject} this: {'; '.join(facts)}. {'. '.join(steps)}.")
 
 
-def selection(names: Sequence[str]) -> str:
-    """The ``--layer`` options that name some layers, shortened where they are many."""
-    shown = [f"--layer '{printable(name)}'" for name in names[:4]]
-    return " ".join(shown) + (f" (and {len(names) - 4} more)" if len(names) > 4 else "")
+def selection(names: Sequence[str], most: int = 4) -> str:
+    """The ``--layer`` options that name some layers, shortened where they are more than ``most``."""
+    shown = [f"--layer '{printable(name)}'" for name in names[:most]]
+    return " ".join(shown) + (f" (and {len(names) - most} more)" if len(names) > most else "")
 
 
 def key_prefix(name: str, prefix: str | None) -> str:
