@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .attention_rows import read_attention
     from .conversion import convert
     from .datatypes import (
         AttentionLayer,
@@ -66,6 +67,7 @@ _HOMES = {
     "open_target": "writers",
     "plan": "layouts",
     "read": "readers",
+    "read_attention": "attention_rows",
     "read_renames": "renaming",
     "rename": "renaming",
     "survey": "layers",
@@ -103,6 +105,7 @@ __all__ = [
     "open_target",
     "plan",
     "read",
+    "read_attention",
     "read_renames",
     "rename",
     "survey",

@@ -52,6 +52,16 @@ Config = Annotated[
         show_default=False,
     ),
 ]
+AttentionRows = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attention",
+        metavar="ROW",
+        help="Hand-written attention with kernels of rank 2: 'encoder/*:num_heads=8,query=wq,key=wk,value=wv,"
+        "output=dense', or a file of such rows (.toml); may be given several times.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 LayoutName = Annotated[
     Literal["mha", "linear", "qkv", "separate"],
@@ -139,14 +149,16 @@ def common(
 
 
 @app.command(epilog=example("mha-convert inspect model.keras"))
-def inspect(source: Source, config: Config = None, as_json: Json = False) -> None:
+def inspect(source: Source, config: Config = None, attention: AttentionRows = None, as_json: Json = False) -> None:
     """List the attention layers of a saved Keras model, with their sizes and placements."""
+    from .attention_rows import read_attention
     from .inspection import inspection_as_json, inspection_as_text
     from .layers import survey
     from .readers import read
 
+    rows = read_attention(attention)
     checkpoint = read(source, config=config)
-    findings = survey(checkpoint)
+    findings = survey(checkpoint, rows)
     if as_json:
         print_json(inspection_as_json(checkpoint, findings))
     else:
@@ -170,6 +182,7 @@ def convert(
         ),
     ] = None,
     config: Config = None,
+    attention: AttentionRows = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
     names: Names = None,
@@ -218,7 +231,8 @@ def convert(
     if like is not None:
         if prefix is not None or names or rename:
             raise typer.BadParameter("--like finds the names itself; leave out --prefix, --names and --rename.")
-        proposal = propose(source, like, target or str(default_target(source)), config, layer, yes, overwrite, as_json)
+        place = target or str(default_target(source))
+        proposal = propose(source, like, place, config, attention, layer, yes, overwrite, as_json)
         if proposal is None:
             return
         layout, placement, layer, renames = proposal
@@ -226,6 +240,7 @@ def convert(
         checkpoint, _, chosen = plan_file(
             source,
             config=config,
+            attention=attention,
             layout=layout,
             placement=placement,
             names=names,
@@ -241,6 +256,7 @@ def convert(
             source,
             target or default_target(source),
             config=config,
+            attention=attention,
             layout=layout,
             placement=placement,
             names=names,
@@ -285,6 +301,7 @@ def explain(
         str | None, typer.Argument(metavar="LAYER", help="The layer's name.", show_default="all layers")
     ] = None,
     config: Config = None,
+    attention: AttentionRows = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
     names: Names = None,
@@ -294,7 +311,10 @@ def explain(
     from .pipeline import explain_file
 
     command = f"'{source}'" + (f" --config '{config}'" if config else "") + (f" --names {names}" if names else "")
-    plans = explain_file(source, layer, config=config, layout=layout, placement=placement, names=names)
+    command += "".join(f" --attention '{row}'" for row in attention or ())
+    plans = explain_file(
+        source, layer, config=config, attention=attention, layout=layout, placement=placement, names=names
+    )
     for items in alike(plans):
         typer.echo(explanation(items, command))
 
@@ -304,6 +324,7 @@ def propose(
     like: str,
     target: str,
     config: str | None,
+    attention: list[str] | None,
     layers: list[str] | None,
     yes: bool,
     overwrite: bool,
@@ -314,12 +335,14 @@ def propose(
     from .pipeline import align_file, all_matched, rules_beside, write_rules
     from .report import alignment_as_json, alignment_as_text
 
-    checkpoint, alignment = align_file(source, like, config=config, layers=layers)
+    checkpoint, alignment = align_file(source, like, config=config, attention=attention, layers=layers)
     if yes:
         names = [pair.layer.name for pair in all_matched(alignment, like).pairs]
         return alignment.layout, alignment.placement, names, renames_of(alignment)
     path = rules_beside(target)
-    written = alignment.pairs and write_rules(alignment, source, like, path, overwrite=overwrite)
+    written = alignment.pairs and write_rules(
+        alignment, source, like, path, attention=attention or (), overwrite=overwrite
+    )
     if as_json:
         print_json(alignment_as_json(alignment, checkpoint, like))
         return None

@@ -123,6 +123,34 @@ class Checkpoint:
         return own + self.others
 
 
+ROLES = ("query", "key", "value", "output")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionRow:
+    """What a user says of hand-written attention: where it is, its heads, and which kernels of rank 2 are its own.
+
+    ``path`` is a pattern for names of groups, with ``*`` within a level and ``**`` for any; ``.`` is the model itself.
+    ``kernels`` and ``biases`` are names inside such a group by role: of a ``Dense``, or of a variable. ``name`` is the
+    layer's, where it should not be the group's.
+    """
+
+    path: str
+    num_heads: int
+    num_key_value_heads: int | None = None
+    name: str | None = None
+    kernels: Mapping[str, str]
+    biases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The row as plain data, in the words of ``--attention``."""
+        told = {"path": self.path, "num_heads": self.num_heads, **self.kernels}
+        told |= {f"{role}_bias": name for role, name in self.biases.items()}
+        others = {"num_key_value_heads": self.num_key_value_heads, "name": self.name}
+        return told | {name: value for name, value in others.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class Projection:
     """One ``EinsumDense`` of an attention layer, in Keras' own orientation."""
@@ -145,6 +173,7 @@ class AttentionLayer:
     What shapes cannot tell is None where the file has no configuration (``has_config`` is False). ``assumed`` says
     what of the layer the file does not prove; such a layer is converted only where it is asked for by name. ``more``
     says what its class computes, or may compute, beside attention with these projections; that is not converted.
+    ``row`` is what the user said of it, where its kernels are stored without heads; then they are views of those.
     """
 
     name: str
@@ -166,6 +195,7 @@ class AttentionLayer:
     cautions: tuple[str, ...] = ()
     assumed: str | None = None
     more: str | None = None
+    row: AttentionRow | None = None
 
     @property
     def num_heads(self) -> int:

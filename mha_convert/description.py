@@ -18,12 +18,14 @@ class LayerDescription:
     """One layer of a target: its Keras name, where its keys are, and the module that takes them.
 
     ``keys`` has the whole key of each tensor of the module where they were renamed, and is empty otherwise.
+    ``attention`` is the row that a hand-written layer was described by, as plain data.
     """
 
     name: str
     prefix: str
     keys: Mapping[str, str]
     module: ModuleSpec
+    attention: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ def describe_layer(item: LayerPlan) -> dict[str, Any]:
         **({"keys": dict(item.renamed)} if item.renamed else {}),
         "class": item.module.class_name,
         "arguments": dict(item.module.arguments),
+        **({"attention": layer.row.fields} if layer.row else {}),
         "keras": {
             "num_heads": layer.num_heads,
             "key_dim": layer.key_dim,
@@ -106,4 +109,5 @@ def parse_layer(entry: Mapping[str, Any]) -> LayerDescription:
     """One layer."""
     spec = ModuleSpec(class_name=str(entry["class"]), arguments=dict(entry["arguments"]))
     keys = {str(own): str(key) for own, key in entry.get("keys", {}).items()}
-    return LayerDescription(name=str(entry["name"]), prefix=str(entry["prefix"]), keys=keys, module=spec)
+    row = dict(entry["attention"]) if "attention" in entry else None
+    return LayerDescription(name=str(entry["name"]), prefix=str(entry["prefix"]), keys=keys, module=spec, attention=row)

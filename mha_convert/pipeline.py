@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import layouts
 from .alignment import align, as_toml, renames_of
+from .attention_rows import Attention, read_attention
 from .conversion import convert, ledger
 from .datatypes import Alignment, AttentionLayer, Checkpoint, LayerPlan, Lookalike, Plan, Report
 from .description import TargetDescription, describe_plan, parse_description
@@ -38,6 +39,7 @@ def convert_file(
     target: StrPath,
     *,
     config: StrPath | None = None,
+    attention: Attention = None,
     layout: str = "mha",
     placement: str = "projected",
     names: str | None = None,
@@ -57,6 +59,7 @@ def convert_file(
         source: whatever ``read`` takes: a file, a folder or a URL.
         target: ends in ``.safetensors`` or ``.pt``; exists afterwards only if it was proven. May be a URL.
         config: the model's JSON, where the source holds weights only.
+        attention: hand-written attention: rows as text or mappings, or TOML files with them, see ``read_attention``.
         layout: ``"mha"``, ``"linear"``, ``"qkv"`` or ``"separate"``, see ``docs/layouts.md``.
         placement: ``"projected"`` or ``"drop-in"``.
         names: whose names layout ``separate`` takes, see ``plan``.
@@ -86,6 +89,7 @@ def convert_file(
     checkpoint, findings, chosen = plan_file(
         source,
         config=config,
+        attention=attention,
         layout=layout,
         placement=placement,
         names=names,
@@ -110,6 +114,7 @@ def plan_file(
     source: StrPath,
     *,
     config: StrPath | None = None,
+    attention: Attention = None,
     layout: str = "mha",
     placement: str = "projected",
     names: str | None = None,
@@ -120,8 +125,9 @@ def plan_file(
 ) -> tuple[Checkpoint, Findings, Plan]:
     """The first stages of ``convert_file``: what is in the source, and where each number would go; reads no array."""
     rules = read_renames(renames) if isinstance(renames, str | PathLike) else renames
+    rows = read_attention(attention)
     checkpoint = read(source, config=config)
-    findings = survey(checkpoint)
+    findings = survey(checkpoint, rows)
     found = convertible(checkpoint, findings, layers)
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix=prefix, dtype=dtype)
     return checkpoint, findings, rename(chosen, rules) if rules else chosen
@@ -132,18 +138,23 @@ def align_file(
     like: StrPath,
     *,
     config: StrPath | None = None,
+    attention: Attention = None,
     layers: Sequence[str] | None = None,
 ) -> tuple[Checkpoint, Alignment]:
     """Which of the source's layers belongs to which attention of a PyTorch model; ``like`` is its ``state_dict``."""
+    rows = read_attention(attention)
     checkpoint = read(source, config=config)
-    found = convertible(checkpoint, survey(checkpoint), layers)
+    found = convertible(checkpoint, survey(checkpoint, rows), layers)
     return checkpoint, align(found, open_target(like).shapes, in_order=checkpoint.has_config)
 
 
-def write_rules(alignment: Alignment, source: StrPath, like: StrPath, path: Path, *, overwrite: bool) -> str:
+def write_rules(
+    alignment: Alignment, source: StrPath, like: StrPath, path: Path, *, attention: Sequence[str] = (), overwrite: bool
+) -> str:
     """Write the pairs as rules for ``--rename``, to be edited; returns the command that takes them."""
     chosen = layouts.selection([pair.layer.name for pair in alignment.pairs], most=len(alignment.pairs))
     options = f"--layout {alignment.layout} --placement {alignment.placement} {chosen}"
+    options += "".join(f" --attention '{row}'" for row in attention)
     command = f"mha-convert convert '{source}' TARGET {options} --rename '{path}'"
     heading = [f"Attention of {source} under the names of {like}.", command]
     heading += [f"Without a place: layer '{name}': {why}." for name, why in alignment.left_layers]
@@ -185,7 +196,8 @@ def verify_file(
 
     Args:
         source: whatever ``read`` takes.
-        target: a file or URL that ``convert_file`` wrote; it says itself which layers it holds, and how.
+        target: a file or URL that ``convert_file`` wrote; it says itself which layers it holds, and how; of
+            hand-written ones, the rows that described them, too.
         config: the model's JSON, where the source holds weights only.
         reference: ``"numpy"`` or ``"keras"``.
         on_progress: called with a layer's name, its index and the number of layers.
@@ -196,10 +208,11 @@ def verify_file(
         VerificationError: the target is not what the source's layers compute.
     """
     checkpoint = read(source, config=config)
-    findings = survey(checkpoint)
     path = locate(target)
     written = local_copy(path)
     described = parse_description(open_target(written).description, path)
+    rows = list({repr(row): row for layer in described.layers if (row := layer.attention) is not None}.values())
+    findings = survey(checkpoint, read_attention(rows))
     chosen = plan_again(findings, described, source, target)
     checkpoint.check()
     return prove(checkpoint, findings, chosen, written, path, reference, on_progress)
@@ -365,13 +378,15 @@ def explain_file(
     layer: str | None = None,
     *,
     config: StrPath | None = None,
+    attention: Attention = None,
     layout: str = "mha",
     placement: str = "projected",
     names: str | None = None,
 ) -> tuple[LayerPlan, ...]:
     """The plans of one layer or of all, for ``explain``."""
+    rows = read_attention(attention)
     checkpoint = read(source, config=config)
-    chosen = convertible(checkpoint, survey(checkpoint), None if layer is None else [layer])
+    chosen = convertible(checkpoint, survey(checkpoint, rows), None if layer is None else [layer])
     plans = (layouts.plan([item], layout=layout, placement=placement, names=names, prefix="") for item in chosen)
     return tuple(plan.layers[0] for plan in plans)
 

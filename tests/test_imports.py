@@ -25,15 +25,16 @@ ALLOWED = {
     "verification": {"conversion", "loading", "modules", "writers"},
     "module_source": set(),
     "renaming": set(),
+    "attention_rows": set(),
     "alignment": {"conversion", "layouts"},
-    "pipeline": {"alignment", "conversion", "description", "layers", "layouts", "loading", "module_source", "readers", "renaming", "verification", "writers"},
+    "pipeline": {"alignment", "attention_rows", "conversion", "description", "layers", "layouts", "loading", "module_source", "readers", "renaming", "verification", "writers"},
     "document": set(),
     "inspection": {"conversion", "document", "layers", "layouts"},
     "report": {"conversion", "document", "inspection"},
     "explain": {"conversion", "document", "inspection", "layouts"},
-    "cli": {"alignment", "document", "explain", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
+    "cli": {"alignment", "attention_rows", "document", "explain", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
     "__main__": {"cli"},
-    "__init__": {"conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "renaming", "verification", "writers"},
+    "__init__": {"attention_rows", "conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "renaming", "verification", "writers"},
 }  # fmt: skip
 HEAVY = ("torch", "tensorflow", "keras", "jax")
 

@@ -5,12 +5,13 @@ None. Types are asked in order; the first answer counts.
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ..datatypes import AttentionLayer, Checkpoint, Group, Lookalike
+from ..datatypes import AttentionLayer, AttentionRow, Checkpoint, Group, Lookalike
 from ..errors import LayerError, printable
-from . import hand_written, multi_head_attention, unclear, unprojected
+from . import hand_written, hand_written_rows, multi_head_attention, unclear, unprojected
 
 
 class LayerType(Protocol):
@@ -31,37 +32,54 @@ class Findings:
     lookalikes: tuple[Lookalike, ...]
 
 
-def find_layers(checkpoint: Checkpoint) -> tuple[AttentionLayer, ...]:
+def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tuple[AttentionLayer, ...]:
     """Every attention layer with four projections, by structure, in the model's order where the file knows it.
 
     Names are unique: where two layers have one name, both are called by their place in the file.
 
+    Args:
+        checkpoint: from ``read``.
+        rows: hand-written attention, from ``read_attention``.
+
     Raises:
-        LayerError: the arrays of a layer contradict its configuration.
+        LayerError: the arrays of a layer contradict its configuration, or a row does not fit the file.
     """
-    return survey(checkpoint).layers
+    return survey(checkpoint, rows).layers
 
 
-def survey(checkpoint: Checkpoint) -> Findings:
+def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Findings:
     """``find_layers``, and what was passed over: each ``Lookalike`` with its reason.
 
     Raises:
-        LayerError: the arrays of a layer contradict its configuration.
+        LayerError: the arrays of a layer contradict its configuration, or a row does not fit the file.
     """
-    found = visit(checkpoint.root, ())
+    told = hand_written_rows.find(checkpoint.root, rows)
+    found = visit(checkpoint.root, (), told)
     layers = [item for item in found if isinstance(item, AttentionLayer)]
     layers = merged(layers) if checkpoint.repeats_shared_layers else layers
-    lookalikes = tuple(item for item in found if isinstance(item, Lookalike))
+    taken = {variable.path for items in told.values() for layer in items for variable in layer.stored_variables}
+    lookalikes = tuple(item for item in found if isinstance(item, Lookalike) and not is_taken(item, taken))
     return Findings(with_unique_names(layers), lookalikes)
 
 
-def visit(group: Group, ancestors: tuple[Group, ...]) -> list[AttentionLayer | Lookalike]:
+def is_taken(item: Lookalike, taken: set[str]) -> bool:
+    """Whether layers that the user described hold every kernel of it."""
+    kernels = {variable.path for variable in item.variables if len(variable.shape) > 1}
+    return bool(kernels) and kernels <= taken
+
+
+def visit(
+    group: Group, ancestors: tuple[Group, ...], told: Mapping[int, list[AttentionLayer]]
+) -> list[AttentionLayer | Lookalike]:
     """Findings at and below ``group``, in order; what is no attention layer itself may hold one."""
+    own = told.get(id(group), [])
     matches = (layer_type.match(group, ancestors) for layer_type in LAYER_TYPES)
-    found: AttentionLayer | Lookalike | None = next((match for match in matches if match is not None), None)
+    found: AttentionLayer | Lookalike | None = next((match for match in matches if match is not None and not own), None)
     if isinstance(found, AttentionLayer):
         return [found]
-    below = [item for child in group.children.values() for item in visit(child, (*ancestors, group))]
+    below = [item for child in group.children.values() for item in visit(child, (*ancestors, group), told)]
+    if own:
+        return [*own, *below]
     if found:
         return [found, *(item for item in below if isinstance(item, AttentionLayer) or item.blocking)]
     other = None if below else hand_written.match_by_name(group)

@@ -1,11 +1,11 @@
 """Attention that people wrote themselves: named, with what it holds, and never guessed at.
 
-Kernels of rank 2 do not show the number of heads, so nothing here is converted.
+Kernels of rank 2 do not show the number of heads: ``hand_written_rows`` converts them where the user tells it.
 """
 
 import re
 
-from ..datatypes import Group, Lookalike, Variable
+from ..datatypes import ROLES, Group, Lookalike, Variable
 from ..errors import printable
 
 TRIPLES = (
@@ -34,11 +34,20 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
                 name=group.name,
                 kind="perhaps hand-written attention",
                 reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads",
-                next_step="If it is, port it by hand: a Dense kernel is the transpose of an nn.Linear weight",
+                next_step=f"If it is, give --attention '{printable(group.name)}:num_heads=N,{roles(group, triple)}'",
                 blocking=False,
                 variables=inside(group),
             )
     return None
+
+
+def roles(group: Group, triple: tuple[str, ...]) -> str:
+    """The fields of ``--attention``, as far as the names tell them."""
+    stored = {name.lower().lstrip("_"): name for name in matrices(group)}
+    named = dict(zip(ROLES, (stored[name] for name in triple), strict=False))
+    left = [name for name in matrices(group) if name not in named.values()]
+    named["output"] = left[0] if len(left) == 1 else "NAME"
+    return ",".join(f"{role}={printable(name)}" for role, name in named.items())
 
 
 def matrices(group: Group) -> dict[str, Variable]:

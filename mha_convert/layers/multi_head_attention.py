@@ -175,7 +175,7 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
         name=group.name,
         kind=kind,
         path=group.path,
-        **found.projections,
+        **dict[str, Any](found.projections),
         class_name=config.title if config else None,
         has_config=config is not None,
         attention_axes=axes(settings.get("attention_axes")),

@@ -1,0 +1,119 @@
+"""``--attention``: which kernels of a file are attention that somebody wrote, as rows of data.
+
+A row is ``"encoder/*:num_heads=8,query=wq,key=wk,value=wv,output=dense"``, a mapping with ``path`` and the same
+fields, or one of the tables ``[[attention]]`` of a TOML file.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from .datatypes import ROLES, AttentionRow
+from .errors import LayerError, ReadError, printable, reason
+from .locations import StrPath, locate, open_binary
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Row = str | PathLike[str] | Mapping[str, Any]
+Attention = Row | Sequence[Row] | None
+TABLE, PATH, SUFFIX = "attention", "path", ".toml"
+NUMBERS = ("num_heads", "num_key_value_heads")
+BIASES = {f"{role}_bias": role for role in ROLES}
+TEXTS = (*ROLES, *BIASES, "name")
+REQUIRED = ("num_heads", *ROLES)
+EXAMPLE = "Write it like 'encoder/*:num_heads=8,query=wq,key=wk,value=wv,output=dense'"
+
+
+def read_attention(attention: Attention) -> tuple[AttentionRow, ...]:
+    """Rows for ``survey`` and ``find_layers``.
+
+    Args:
+        attention: one row or several: text, a mapping, or a path or URL that ends in ``.toml``.
+
+    Raises:
+        ReadError: a file is missing, no TOML, or holds something else.
+        LayerError: a row without a path, without one of its fields, or with one that no row has.
+    """
+    given: Sequence[Row] = (
+        [] if attention is None else [attention] if isinstance(attention, str | PathLike | Mapping) else attention
+    )
+    return tuple(row for item in given for row in rows_of(item))
+
+
+def rows_of(item: Row) -> Iterator[AttentionRow]:
+    """One row, or those of a file."""
+    if isinstance(item, Mapping):
+        yield checked(item, f"Attention row '{printable(item.get(PATH, ''))}'")
+    elif isinstance(item, PathLike) or (item.endswith(SUFFIX) and "=" not in item):
+        for number, table in enumerate(tables(item), 1):
+            yield checked(table, f"{item}: row {number}")
+    else:
+        yield checked(fields_of(item), f"Attention row '{printable(item)}'")
+
+
+def fields_of(text: str) -> dict[str, Any]:
+    """The fields of ``PATH:FIELD=VALUE,FIELD=VALUE``; a colon in a path belongs into a file."""
+    path, colon, rest = text.partition(":")
+    fields: dict[str, Any] = {PATH: path} if colon else {}
+    for part in rest.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or name in fields:
+            wrong = "has no path with a colon behind it" if not colon else f"has '{printable(part)}'"
+            again = ", a field that it has already" if equals else ", expected FIELD=VALUE"
+            raise LayerError(f"Attention row '{printable(text)}': {wrong}{again if colon else ''}. {EXAMPLE}.")
+        fields[name] = int(value) if name in NUMBERS and value.isdecimal() else value
+    return fields
+
+
+def checked(fields: Mapping[str, Any], subject: str) -> AttentionRow:
+    """The record, or an error that names all that is wrong with the row."""
+    facts = list(faults(fields))
+    if facts:
+        raise LayerError(f"{subject}: {'; '.join(facts)}. {EXAMPLE}.")
+    return AttentionRow(
+        path=fields[PATH],
+        **{name: fields[name] for name in (*NUMBERS, "name") if name in fields},
+        kernels={role: fields[role] for role in ROLES},
+        biases={role: fields[name] for name, role in BIASES.items() if name in fields},
+    )
+
+
+def faults(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Each as expected against actual."""
+    missing = [name for name in (PATH, *REQUIRED) if name not in fields]
+    if missing:
+        yield f"has no {', no '.join(missing)}"
+    unknown = [printable(name) for name in fields if name not in (PATH, *NUMBERS, *TEXTS)]
+    if unknown:
+        yield f"has {', '.join(unknown)}, expected some of {', '.join((*NUMBERS, *TEXTS))}"
+    for name in NUMBERS:
+        value = fields.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            yield f"{name} is {printable(value)}, expected a number from 1"
+    for name in (PATH, *TEXTS):
+        if not isinstance(fields.get(name, "x"), str) or not fields.get(name, "x"):
+            yield f"{name} is {printable(fields[name]) or 'empty'}, expected a name"
+
+
+def tables(path: StrPath) -> list[Mapping[str, Any]]:
+    """The tables ``[[attention]]`` of a TOML file, in its order.
+
+    Raises:
+        ReadError: missing, no TOML, or something else in it.
+    """
+    try:
+        with open_binary(locate(path)) as file:
+            document: dict[str, Any] = tomllib.loads(file.read().decode("utf-8"))
+    except OSError as error:
+        raise ReadError(f"{path}: cannot be opened: {reason(error)}. Check the path.") from error
+    except ValueError as error:  # also of the encoding
+        raise ReadError(f"{path}: is no TOML: {printable(error)}. Look at docs/layers.md for an example.") from error
+    found = document.get(TABLE)
+    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found) or len(document) > 1:
+        holds = ", ".join(f"'{printable(name)}'" for name in document) or "nothing"
+        raise ReadError(f"{path}: holds {holds}, expected tables [[{TABLE}]] and nothing else. Leave out the rest.")
+    return found

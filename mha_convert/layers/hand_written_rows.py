@@ -1,0 +1,236 @@
+"""Hand-written attention that the user describes: kernels of rank 2 with the heads that ``--attention`` gives them.
+
+The kernels that layers get are views of the stored ones, with Keras' axes; nothing behind this file asks who wrote
+them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from ..datatypes import ROLES, Array, AttentionLayer, AttentionRow, Group, Projection, Variable
+from ..errors import LayerError, printable
+from .multi_head_attention import GQA, MHA
+from .storages import FLOATS
+
+Stored = tuple[Variable, Variable | None]
+STARS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+STAR = re.compile(r"(\*\*/|\*\*|\*)")
+MODEL, UNNAMED = ".", "attention"
+
+
+def find(root: Group, rows: Sequence[AttentionRow]) -> dict[int, list[AttentionLayer]]:
+    """The layers that rows describe, by ``id`` of their group.
+
+    Raises:
+        LayerError: a row that no group fits, a field that names no kernel, sizes that do not fit each other, or a
+            kernel that two fields name.
+    """
+    found: dict[int, list[AttentionLayer]] = {}
+    uses: dict[str, str] = {}
+    names: set[tuple[str, str]] = set()
+    for row in rows:
+        for group in chosen(root, row):
+            layer = describe(group, row)
+            subject = f"{subject_of(row)}: layer '{printable(layer.name)}'"
+            for role, projection in layer.projections.items():
+                path = projection.kernel.path
+                if path in uses:
+                    raise LayerError(
+                        f"{subject} takes {printable(path)} for its {role} kernel, which is {uses[path]} already. "
+                        "Name each kernel once."
+                    )
+                uses[path] = f"the {role} kernel of layer '{printable(layer.name)}'"
+            if (layer.name, layer.path) in names:
+                raise LayerError(f"{subject} is described twice. Give one of the two a name of its own: name=NAME.")
+            names.add((layer.name, layer.path))
+            found.setdefault(id(group), []).append(layer)
+    return found
+
+
+def subject_of(row: AttentionRow) -> str:
+    """The row as messages name it."""
+    return f"Attention row '{printable(row.path)}'"
+
+
+def chosen(root: Group, row: AttentionRow) -> list[Group]:
+    """The groups that a row's path matches; of those that stars match, the ones that hold any of its kernels."""
+    expression = re.compile("".join(STARS.get(part, re.escape(part)) for part in STAR.split(row.path)), re.DOTALL)
+    groups = [group for group in root.walk() if group.name and expression.fullmatch(group.name)]
+    if row.path == MODEL:
+        groups = [root]
+    if not groups:
+        known = list(dict.fromkeys(group.name for group in root.walk() if group.name))
+        names = ", ".join(f"'{printable(name)}'" for name in known[:8])
+        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+        raise LayerError(
+            f"{subject_of(row)}: matches none of the {len(known)} groups of the file: {names}{more}. "
+            "* stands for a part of one level, ** for any levels, and a single dot for the model itself."
+        )
+    holding = [group for group in groups if any(name in parts(group) for name in row.kernels.values())]
+    return holding if "*" in row.path and holding else groups[:1] if "*" in row.path else groups
+
+
+def parts(group: Group) -> dict[str, Group | Variable]:
+    """What is in a group, by the names that people know, below the group's own."""
+    found: dict[str, Group | Variable] = {}
+    for part in group.walk():
+        name = part.name.removeprefix(f"{group.name}/" if group.name else "")
+        inner = "" if part is group else f"{name}/"
+        found |= {} if part is group else {name: part}
+        found |= {f"{inner}{own}": variable for own, variable in part.variables.items()}
+    return found
+
+
+def describe(group: Group, row: AttentionRow) -> AttentionLayer:
+    """The layer, with kernels of rank 3."""
+    subject = f"{subject_of(row)}: '{printable(group.name or MODEL)}'"
+    stored = stored_arrays(parts(group), row, subject)
+    shared = row.num_key_value_heads or row.num_heads
+    heads = {"query": row.num_heads, "key": shared, "value": shared, "output": row.num_heads}
+    facts = list(size_faults({role: kernel.shape for role, (kernel, _) in stored.items()}, heads))
+    facts = facts or list(bias_faults(stored))
+    if facts:
+        raise LayerError(
+            f"{subject} does not fit: {'; '.join(facts)}. Give the sizes and names of the model's own code."
+        )
+    has_bias = any(bias is not None for _, bias in stored.values())
+    doubt = group.doubt
+    key_dim = stored["query"][0].shape[1] // row.num_heads
+    caution = (
+        f"its heads are not in the file: num_heads={row.num_heads} and the roles of its kernels were given, and "
+        f"softmax(q · k / sqrt({key_dim})) · v with heads as consecutive blocks of columns is taken, which nothing in "
+        "the file proves; compare with your own code's outputs"
+    )
+    bare = [role for role, (_, bias) in stored.items() if bias is None]
+    zeros = (
+        f"its {', '.join(bare)} {'has' if len(bare) == 1 else 'have'} no bias, and zeros are put in its place, which "
+    )
+    zeros += "the ledger counts as parameters"
+    made = {role: projection(role, *stored[role], heads[role], has_bias) for role in ROLES}
+    return AttentionLayer(
+        name=row.name or group.name or UNNAMED,
+        kind=MHA if shared == row.num_heads else GQA,
+        path=group.path,
+        query=made["query"],
+        key=made["key"],
+        value=made["value"],
+        output=made["output"],
+        class_name=group.config.title if group.config else None,
+        cautions=(caution, *([zeros] if has_bias and bare else []), *([doubt] if doubt else [])),
+        assumed=doubt,
+        more=caution,
+        row=row,
+    )
+
+
+def stored_arrays(known: Mapping[str, Group | Variable], row: AttentionRow, subject: str) -> dict[str, Stored]:
+    """Kernel and bias of each role, as they are stored.
+
+    Raises:
+        LayerError: a name is no kernel's, or no bias's.
+    """
+    found: dict[str, Stored] = {}
+    for role, name in row.kernels.items():
+        kernel, bias = dense(known.get(name))
+        if kernel is None:
+            raise LayerError(f"{subject} has no {role} kernel '{printable(name)}': {what_is(name, known)}.")
+        if role in row.biases:
+            named = known.get(row.biases[role])
+            if not isinstance(named, Variable) or len(named.shape) != 1:
+                other = row.biases[role]
+                raise LayerError(f"{subject} has no {role} bias '{printable(other)}': {what_is(other, known)}.")
+            bias = named
+        found[role] = kernel, bias
+    return found
+
+
+def dense(part: Group | Variable | None) -> tuple[Variable | None, Variable | None]:
+    """Kernel and bias of a ``Dense``, or a single variable; no kernel where it is something else."""
+    variables = [part] if isinstance(part, Variable) else [*part.variables.values()] if part else []
+    kernels = [variable for variable in variables if len(variable.shape) == 2 and variable.dtype in FLOATS]
+    biases = [variable for variable in variables if len(variable.shape) == 1 and variable.dtype in FLOATS]
+    if len(kernels) != 1 or len(biases) > 1 or len(variables) != len(kernels) + len(biases):
+        return None, None
+    return kernels[0], biases[0] if biases else None
+
+
+def what_is(name: str, known: Mapping[str, Group | Variable]) -> str:
+    """What is there instead, and what could have been meant."""
+    part = known.get(name)
+    if part is not None:
+        variables = [part] if isinstance(part, Variable) else [*part.variables.values()]
+        holds = ", ".join(f"{variable.dtype} {variable.shape}" for variable in variables) or "no array of its own"
+        return f"it holds {holds}, expected one float kernel of rank 2 and at most one bias. Name another"
+    own = [
+        f"'{printable(other)}' {kernel.shape}"
+        for other, item in known.items()
+        if (isinstance(item, Group) or "/" not in other) and (kernel := dense(item)[0]) is not None
+    ]
+    more = f" and {len(own) - 12} more" if len(own) > 12 else ""
+    return f"nothing in it is called so. Its kernels are: {', '.join(own[:12]) or 'none'}{more}"
+
+
+def size_faults(shapes: Mapping[str, tuple[int, ...]], heads: Mapping[str, int]) -> Iterator[str]:
+    """Kernels that these heads cannot have."""
+    if not all(map(all, shapes.values())):
+        yield f"kernels without empty axes expected, found {dict(shapes)}"
+        return
+    if heads["query"] % heads["key"]:
+        yield f"num_heads={heads['query']} is no multiple of num_key_value_heads={heads['key']}"
+    for role, title in (("query", "num_heads"), ("key", "key heads"), ("value", "value heads")):
+        if shapes[role][1] % heads[role]:
+            yield f"{role} kernel {shapes[role]} has {shapes[role][1]} columns, no multiple of {title}={heads[role]}"
+    key_dim, value_dim = (shapes[role][1] // heads[role] for role in ("query", "value"))
+    if shapes["key"][1] != heads["key"] * key_dim:
+        expected = f"{heads['key']} × {key_dim} = {heads['key'] * key_dim}"
+        yield f"key kernel {shapes['key']} has {shapes['key'][1]} columns, expected heads × key_dim = {expected}"
+    if shapes["output"][0] != heads["query"] * value_dim:
+        expected = f"heads × value_dim = {heads['query']} × {value_dim} = {heads['query'] * value_dim}"
+        yield f"output kernel {shapes['output']} has {shapes['output'][0]} rows, expected {expected}"
+
+
+def bias_faults(stored: Mapping[str, Stored]) -> Iterator[str]:
+    """Biases of another size than their kernel's columns."""
+    for role, (kernel, bias) in stored.items():
+        if bias is not None and bias.shape != kernel.shape[1:]:
+            yield f"{role} bias {bias.shape} is not {kernel.shape[1:]}"
+
+
+def projection(role: str, kernel: Variable, bias: Variable | None, heads: int, has_bias: bool) -> Projection:
+    """Kernel and bias with the heads' axis; zeros for a bias that only the other projections have."""
+    rows, columns = kernel.shape
+    inputs: tuple[int, ...] = (rows,)
+    outputs: tuple[int, ...] = (heads, columns // heads)
+    if role == "output":
+        inputs, outputs = (heads, rows // heads), (columns,)
+    shape, bias_shape = inputs + outputs, outputs
+    if bias is None:
+        return Projection(viewed(kernel, shape), zeros(kernel, bias_shape) if has_bias else None)
+    return Projection(viewed(kernel, shape), viewed(bias, bias_shape))
+
+
+def viewed(variable: Variable, shape: tuple[int, ...]) -> Variable:
+    """The same numbers in another shape."""
+    read = partial(reshaped, variable, shape)
+    return Variable(
+        path=variable.path, shape=shape, dtype=variable.dtype, role=variable.role, made_of=(variable,), read=read
+    )
+
+
+def zeros(kernel: Variable, shape: tuple[int, ...]) -> Variable:
+    """A bias that adds nothing."""
+    path = f"zeros, as there is no bias beside {kernel.path}"
+    return Variable(path=path, shape=shape, dtype=kernel.dtype, made_of=(kernel,), read=partial(no_bias, kernel, shape))
+
+
+def reshaped(variable: Variable, shape: tuple[int, ...]) -> Array:
+    """Read the numbers."""
+    return variable.read().reshape(shape)
+
+
+def no_bias(kernel: Variable, shape: tuple[int, ...]) -> Array:
+    """Make the zeros, in the kernel's dtype."""
+    return np.zeros(shape, kernel.read().dtype)
