@@ -447,6 +447,18 @@ GPTQ = {
             "Save the model again",
         ),
         (
+            {
+                "kernel": np.zeros((4, 3), "i1"),
+                "bias": np.zeros((2, 3), "f4"),
+                "kernel_scale": np.ones((1, 6), "f4"),
+                "kernel_zero": np.zeros((1, 6), "i1"),
+                "g_idx": np.zeros((1, 4), "f4"),
+            },
+            "its query is stored in arrays that do not fit each other: kernel int8 (4, 3), bias float32 (2, 3), "
+            "kernel_scale float32 (1, 6), kernel_zero int8 (1, 6), g_idx float32 (1, 4)",
+            "Save the model again",
+        ),
+        (
             int8((4, 2, 3), (2, 3), peak=100),
             "its query kernel (4, 2, 3) may hold int8 numbers or pairs of int4, and nothing tells which",
             "Give the model's architecture with --config, or save the model before model.quantize()",
