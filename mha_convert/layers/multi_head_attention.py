@@ -189,7 +189,7 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
             *found.cautions,
             *([group.doubt] if group.doubt else []),
         ),
-        assumed=group.doubt,
+        assumed=group.doubt or found.assumed,
         more=more or next(subclass_caution(config), None),
     )
 
