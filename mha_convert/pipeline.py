@@ -284,9 +284,10 @@ def unproven_roles(assumed: Sequence[AttentionLayer], layers: Sequence[Attention
     """Layers that the file does not prove are converted where the user knows them."""
     names = ", ".join(f"'{printable(layer.name)}'" for layer in assumed[:4])
     more = f" and {len(assumed) - 4} more" if len(assumed) > 4 else ""
-    every = layouts.selection([layer.name for layer in layers])
+    others = [layer for layer in layers if not layer.assumed]
+    every = layouts.selection([layer.name for layer in (*assumed, *others)])
     steps = [f"If you know that they are right, name all layers that you want: {every}"]
-    sure = [layer.name for layer in layers if not layer.assumed]
+    sure = [layer.name for layer in others]
     if sure:
         steps.append(f"To convert only what the file tells, give {layouts.selection(sure)}")
     return f"Layer {names}{more}: {assumed[0].assumed}. {'. '.join(steps)}."

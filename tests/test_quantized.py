@@ -126,7 +126,7 @@ def test_kernels_are_those_that_genuine_keras_computes_with(quantized, model, fo
 def test_conversions_are_proven_and_account_for_every_array(quantized, tmp_path, model, format):
     from mha_convert.report import report_as_json
 
-    report = mha_convert.convert_file(quantized / model / format, tmp_path / "x.safetensors")
+    report = convert_by_name(quantized / model / format, tmp_path / "x.safetensors")
     assert report.proven
     (item,) = report.plan.layers
     ledger = report.ledgers[item.layer.name]
@@ -172,7 +172,7 @@ def test_one_model_gives_the_same_tensors_from_every_format(quantized, model):
 )
 def test_int4_of_keras_3_12_is_packed_along_the_first_axis(tmp_path, model, format):
     check_kernels(only_layer(OLD / model / format), expected_of(OLD, model), model, format)
-    assert mha_convert.convert_file(OLD / model / format, tmp_path / "x.pt").proven
+    assert convert_by_name(OLD / model / format, tmp_path / "x.pt").proven
 
 
 def architecture(path: Path, source: Path) -> Path:
@@ -209,6 +209,18 @@ def test_heads_of_a_matrix_without_bias_are_told_by_the_architecture_only(quanti
     )
     config = architecture(tmp_path / "model.json", quantized / model / "model.keras")
     check_kernels(only_layer(quantized / model / format, config), expected_of(quantized, model), model, format)
+
+
+def convert_by_name(source, target):
+    """A conversion of every layer; those whose alpha the file does not hold must be named."""
+    layers = mha_convert.find_layers(mha_convert.read(source))
+    assumed = [layer.name for layer in layers if layer.assumed]
+    if assumed:
+        with pytest.raises(
+            mha_convert.LayerError, match="the file does not hold alpha.*If you know that they are right"
+        ):
+            mha_convert.convert_file(source, target)
+    return mha_convert.convert_file(source, target, layers=[layer.name for layer in layers] if assumed else None)
 
 
 def test_cautions_word_for_word(quantized):
@@ -286,7 +298,7 @@ def test_a_damaged_scale_zero_or_kernel_is_caught_by_verify(quantized, tmp_path,
 
 
 def test_a_damaged_adapter_is_caught_by_verify(quantized, tmp_path):
-    mha_convert.convert_file(quantized / "lora/model.h5", tmp_path / "x.safetensors")
+    convert_by_name(quantized / "lora/model.h5", tmp_path / "x.safetensors")
     shutil.copyfile(quantized / "lora/model.h5", tmp_path / "damaged.h5")
     with h5py.File(tmp_path / "damaged.h5", "a") as file:
         found = []
@@ -444,6 +456,18 @@ GPTQ = {
             int8((4, 2, 3), (2, 5)),
             "its query is stored in arrays that do not fit each other: kernel int8 (4, 2, 3), kernel_scale float32 "
             "(1, 1, 2, 5)",
+            "Save the model again",
+        ),
+        (
+            {
+                "kernel": np.zeros((4, 3), "i1"),
+                "bias": np.zeros((2, 3), "f4"),
+                "kernel_scale": np.ones((1, 6), "f4"),
+                "kernel_zero": np.zeros((1, 6), "i1"),
+                "g_idx": np.zeros((1, 4), "f4"),
+            },
+            "its query is stored in arrays that do not fit each other: kernel int8 (4, 3), bias float32 (2, 3), "
+            "kernel_scale float32 (1, 6), kernel_zero int8 (1, 6), g_idx float32 (1, 4)",
             "Save the model again",
         ),
         (

@@ -154,6 +154,7 @@ def test_configuration_against_arrays_shows_both(golden, tmp_path):
         ({"use_gate": 1}, "use_gate is set in the configuration, but the arrays have no gate kernel"),
         ({"num_heads": "4"}, "num_heads is 4 in the configuration, 4 in the arrays"),
         ({"key_dim": 8.5}, "key_dim is 8.5 in the configuration, 8 in the arrays"),
+        ({"output_shape": 32.5}, r"output_shape is 32.5 in the configuration, \[32\] in the arrays"),
         ({"output_shape": [16]}, r"output_shape is \[16\] in the configuration, \[32\] in the arrays"),
         ({"dropout": float("nan")}, "dropout nan is not between 0 and 1"),
         ({"dropout": 10**400}, "dropout 1000"),

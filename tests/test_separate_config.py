@@ -55,7 +55,9 @@ def test_names_and_configuration_are_those_of_the_whole_model(weights, model, tm
     assert sorted(own) == sorted(layer.name.split("/")[0] if custom else layer.name for layer in expected)
     assert checkpoint.has_config
     assert custom or all(layer.has_config for layer in found)
-    report = mha_convert.convert_file(weights.path, tmp_path / "x.safetensors", config=tmp_path / "model.json")
+    report = mha_convert.convert_file(
+        weights.path, tmp_path / "x.safetensors", config=tmp_path / "model.json", layout="linear"
+    )
     assert report.proven
 
 

@@ -189,7 +189,7 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
             *found.cautions,
             *([group.doubt] if group.doubt else []),
         ),
-        assumed=group.doubt,
+        assumed=group.doubt or found.assumed,
         more=more or next(subclass_caution(config), None),
     )
 
@@ -259,7 +259,7 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
         yield "use_gate is set in the configuration, but the arrays have no gate kernel"
     shape = settings.get("output_shape")
     shape = [shape] if isinstance(shape, int) else shape.get("items") if isinstance(shape, dict) else shape
-    if shape and list(shape) != list(layer.output_shape):
+    if shape and (not isinstance(shape, (list, tuple)) or list(shape) != list(layer.output_shape)):
         yield f"output_shape is {printable(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
 
 

@@ -83,13 +83,12 @@ class Storage:
 
     def fits(self, axes: Axes, named: Variables) -> bool:
         """Whether variables of these shapes are a kernel with these axes."""
-        return all(is_like(named[name].shape, shape) for name, shape in self.shapes(axes, named).items())
-
-
-def is_like(found: Shape, expected: Shape) -> bool:
-    """Equal, but for axes of length 1 in front, which the scale of int8 has for batch and time."""
-    extra = len(found) - len(expected)
-    return found == expected or (extra > 0 and found == (1,) * extra + expected)
+        expected = self.shapes(axes, named)
+        scale = expected.get("kernel_scale")
+        if scale is not None and not self.is_matrix:  # it has axes of length 1 in front, for batch and time
+            extra = len(named["kernel_scale"].shape) - len(scale)
+            expected = {**expected, "kernel_scale": (1,) * extra + scale}
+        return all(named[name].shape == shape for name, shape in expected.items())
 
 
 def plain_shapes(axes: Axes, named: Variables) -> dict[str, Shape]:

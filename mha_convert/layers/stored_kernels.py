@@ -59,6 +59,7 @@ class Restoration:
 
     projections: Mapping[str, Projection] = field(default_factory=dict)
     cautions: tuple[str, ...] = ()
+    assumed: str | None = None
     problem: tuple[str, str] | None = None
 
 
@@ -99,7 +100,8 @@ def restore(parts: Mapping[str, Group], config: LayerConfig | None) -> Restorati
     if len(titles) > 1:
         return Restoration(problem=("some of its kernels have shapes of int8 and some of int4", UNQUANTIZED))
     projections = {role: Projection(restored(found[role], *chosen[role]), found[role].bias) for role in found}
-    return Restoration(projections=projections, cautions=tuple(cautions(found, chosen, projections)))
+    assumed = next(unknown_alpha(found), None)
+    return Restoration(projections=projections, cautions=tuple(cautions(found, chosen, projections)), assumed=assumed)
 
 
 def recognise(part: Group) -> Stored | None:
@@ -329,19 +331,34 @@ def cautions(
             said.setdefault(storage.caution.format(**facts), []).append(role)
     for text, roles in said.items():
         yield text.format(kernels=kernels(roles, found))
-    adapted: dict[tuple[int, float | None], list[str]] = {}
+    for (size, alpha), roles in adapted(found).items():
+        if alpha is not None:
+            yield f"{merged_how(size, roles, found)}, with alpha = {alpha:g}"
+    yield from unknown_alpha(found)
+
+
+def adapted(found: Mapping[str, Stored]) -> dict[tuple[int, float | None], list[str]]:
+    """The projections with LoRA adapters, by rank and alpha."""
+    roles: dict[tuple[int, float | None], list[str]] = {}
     for role, stored in found.items():
         if stored.adapters:
-            adapted.setdefault((rank(stored), stored.alpha), []).append(role)
-    for (size, alpha), roles in adapted.items():
-        how = f"{kernels(roles, found)} merged with LoRA adapters of rank {size}, kernel + alpha / {size} × A · B"
+            roles.setdefault((rank(stored), stored.alpha), []).append(role)
+    return roles
+
+
+def merged_how(size: int, roles: list[str], found: Mapping[str, Stored]) -> str:
+    """Keras' formula, for a message."""
+    return f"{kernels(roles, found)} merged with LoRA adapters of rank {size}, kernel + alpha / {size} × A · B"
+
+
+def unknown_alpha(found: Mapping[str, Stored]) -> Iterator[str]:
+    """What is taken where the file does not tell it: another alpha would make other kernels."""
+    for (size, alpha), roles in adapted(found).items():
         if alpha is None:
             yield (
-                f"{how}; the file does not hold alpha, and Keras' default is taken, alpha = {size}. Where lora_alpha "
-                "was another, save the model as .keras, which merges with it"
+                f"{merged_how(size, roles, found)}; the file does not hold alpha, and Keras' default is taken, alpha = "
+                f"{size}. Where lora_alpha was another, save the model as .keras, which merges with it"
             )
-        else:
-            yield f"{how}, with alpha = {alpha:g}"
 
 
 def kernels(roles: list[str], found: Mapping[str, Stored]) -> str:
