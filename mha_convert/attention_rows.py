@@ -4,19 +4,14 @@ A row is ``"encoder/*:num_heads=8,query=wq,key=wk,value=wv,output=dense"``, a ma
 fields, or one of the tables ``[[attention]]`` of a TOML file.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 from .datatypes import ROLES, AttentionRow
-from .errors import LayerError, ReadError, printable, reason
-from .locations import StrPath, locate, open_binary
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .errors import LayerError, ReadError, printable
+from .locations import StrPath
+from .toml_file import read_toml
 
 Row = str | PathLike[str] | Mapping[str, Any]
 Attention = Row | Sequence[Row] | None
@@ -105,13 +100,7 @@ def tables(path: StrPath) -> list[Mapping[str, Any]]:
     Raises:
         ReadError: missing, no TOML, or something else in it.
     """
-    try:
-        with open_binary(locate(path)) as file:
-            document: dict[str, Any] = tomllib.loads(file.read().decode("utf-8"))
-    except OSError as error:
-        raise ReadError(f"{path}: cannot be opened: {reason(error)}. Check the path.") from error
-    except ValueError as error:  # also of the encoding
-        raise ReadError(f"{path}: is no TOML: {printable(error)}. Look at docs/layers.md for an example.") from error
+    document = read_toml(path, "docs/layers.md")
     found = document.get(TABLE)
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found) or len(document) > 1:
         holds = ", ".join(f"'{printable(name)}'" for name in document) or "nothing"

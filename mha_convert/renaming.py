@@ -5,19 +5,13 @@ new name is what the first star stands for. Each key goes by the first pattern t
 """
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from .datatypes import LayerPlan, Plan
-from .errors import LayoutError, ReadError, printable, reason
-from .locations import StrPath, locate, open_binary
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .errors import LayoutError, ReadError, printable
+from .locations import StrPath
+from .toml_file import read_toml
 
 TABLE = "rename"
 STARS = {"*": "([^.]+)", "**": "(.+)"}
@@ -136,13 +130,7 @@ def read_renames(path: StrPath) -> dict[str, str]:
     Raises:
         ReadError: missing, no TOML, or something else in it.
     """
-    try:
-        with open_binary(locate(path)) as file:
-            document: dict[str, Any] = tomllib.loads(file.read().decode("utf-8"))
-    except OSError as error:
-        raise ReadError(f"{path}: cannot be opened: {reason(error)}. Check the path.") from error
-    except ValueError as error:  # also of the encoding
-        raise ReadError(f"{path}: is no TOML: {printable(error)}. Look at docs/layouts.md for an example.") from error
+    document = read_toml(path, "docs/layouts.md")
     table = document.get(TABLE)
     if not isinstance(table, dict) or not table or len(document) > 1:
         found = ", ".join(f"'{printable(name)}'" for name in document) or "nothing"

@@ -115,7 +115,8 @@ def save_all(folder: Path):
     tf.train.Checkpoint(model=subclassed).write(str(folder / "subclassed" / "weights"))
     expected |= weights_of("subclassed", [subclassed.zz_cross])
     by_name = {f"enc/attn/{role}/{part}": value for role, part, value in named(every[0])}
-    save_by_name(folder / "by-name" / "model.ckpt", by_name)
+    slots = {f"Adam/{slot}/{name}": value * 0 for slot in "mv" for name, value in by_name.items()}
+    save_by_name(folder / "by-name" / "model.ckpt", by_name | slots)
     save_in_shards(folder / "shards" / "two", by_name)
     for name in ("by-name", "shards"):
         expected |= weights_of(name, every[:1])

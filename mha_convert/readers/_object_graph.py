@@ -6,6 +6,7 @@ is walked from the model along its attributes, and lists that merely name variab
 name (``attn/query/kernel``) gives the user's name of a layer, and the place of variables that no attribute leads to.
 """
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ KERNELS = {"kernel", "_kernel", "_query_dense"}
 # Edges of Keras' own bookkeeping: a layer that has an attribute of the user's, too, goes by that.
 CONTAINERS = ("_operations", "_functional", "_layers", "_self_tracked_trackables")
 KERAS_3 = ("_operations", "_tracked", "_inbound_nodes", "_kernel", "_trainable_variables_indices")
+OPTIMIZER_SCOPE = re.compile(r"(\w*adam\w*|sgd|rmsprop|adagrad|adadelta|ftrl|lamb|optimizer)(_\d+)?", re.IGNORECASE)
 MAX_DEPTH = 100
 
 
@@ -195,12 +197,19 @@ def below(objects: Sequence[Object], starts: Iterable[int]) -> Iterator[int]:
             stack += [child for name, child in objects[number].children if name not in LISTINGS]
 
 
+def is_slot(key: str, bundle: Bundle) -> bool:
+    """Whether an optimizer's scope stands before the name of a variable here (``Adam/m/attn/query/kernel``)."""
+    first, *rest = key.split("/")
+    variables = ("/".join(rest[start:]) for start in range(len(rest)))
+    return OPTIMIZER_SCOPE.fullmatch(first) is not None and any(name in bundle.entries for name in variables)
+
+
 def place_by_key(result: Arrangement, bundle: Bundle, keys: Iterable[str]) -> None:
     """Arrays that no object owns: their keys are their names (TensorFlow 1, and checkpoints without a graph)."""
     for key in keys:
         if bundle.entries[key].dtype not in DTYPES:
             continue
-        if SLOT in key:
+        if SLOT in key or is_slot(key, bundle):
             result.others.append(bundle.variable(key, "optimizer"))
             continue
         *path, name = key.removesuffix(KEY_END).split("/")
