@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Projection,
         Report,
         Tensor,
+        UnprojectedAttention,
         Variable,
     )
     from .description import describe_plan
@@ -55,6 +56,7 @@ _HOMES = {
     "ReadError": "errors",
     "Report": "datatypes",
     "Tensor": "datatypes",
+    "UnprojectedAttention": "datatypes",
     "Variable": "datatypes",
     "VerificationError": "errors",
     "WriteError": "errors",
@@ -93,6 +95,7 @@ __all__ = [
     "ReadError",
     "Report",
     "Tensor",
+    "UnprojectedAttention",
     "Variable",
     "VerificationError",
     "WriteError",

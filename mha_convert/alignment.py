@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from . import layouts
 from .conversion import convert
-from .datatypes import Alignment, AttentionLayer, ModelAttention, Pair
+from .datatypes import Alignment, AnyAttention, AttentionLayer, ModelAttention, Pair, UnprojectedAttention
 from .errors import LayoutError, printable
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -64,7 +64,7 @@ FORMS = (
 )  # T5's q, k, v, o are left out on purpose: no shape tells that its scores are not divided
 
 
-def align(layers: Sequence[AttentionLayer], shapes: Shapes, *, in_order: bool = True) -> Alignment:
+def align(layers: Sequence[AnyAttention], shapes: Shapes, *, in_order: bool = True) -> Alignment:
     """Match layers with the attention in a ``state_dict``.
 
     Args:
@@ -79,13 +79,18 @@ def align(layers: Sequence[AttentionLayer], shapes: Shapes, *, in_order: bool = 
         LayoutError: the pairs need two layouts.
     """
     found = recognise(shapes)
-    layers = layers if in_order else sorted(layers, key=lambda layer: natural(layer.name))
-    fitting = {layer.name: [place for place in found if fits(layer, place, shapes)] for layer in layers}
+    left = [
+        (layer.name, "it has no projections, by which attention in a model is recognised")
+        for layer in layers
+        if isinstance(layer, UnprojectedAttention)
+    ]
+    projected = [layer for layer in layers if isinstance(layer, AttentionLayer)]
+    projected = projected if in_order else sorted(projected, key=lambda layer: natural(layer.name))
+    fitting = {layer.name: [place for place in found if fits(layer, place, shapes)] for layer in projected}
     pairs: list[Pair] = []
-    left: list[tuple[str, str]] = []
-    for layer in layers:
+    for layer in projected:
         mine = fitting[layer.name]
-        alike = [other for other in layers if set_of(fitting[other.name]) & set_of(mine)]
+        alike = [other for other in projected if set_of(fitting[other.name]) & set_of(mine)]
         if has_hidden_rules(layer):
             left.append((layer.name, "it has a window or other attention axes, which no shape in a model tells"))
         elif not mine:

@@ -27,10 +27,9 @@ def convert(plan: Plan) -> tuple[Tensor, ...]:
 def describe(rule: Rule, item: LayerPlan, dtype: str) -> Tensor:
     """One row of the plan as a tensor to be made."""
     shapes = [target_shape(piece, item) for piece in rule.pieces]
-    rows = sum(shape[0] for shape in shapes)
     return Tensor(
         key=item.key(rule.target),
-        shape=(rows, *shapes[0][1:]),
+        shape=shapes[0] if len(shapes) == 1 else (sum(shape[0] for shape in shapes), *shapes[0][1:]),
         dtype=dtype,
         read=partial(apply, rule, item, dtype),
     )
@@ -39,7 +38,8 @@ def describe(rule: Rule, item: LayerPlan, dtype: str) -> Tensor:
 def apply(rule: Rule, item: LayerPlan, dtype: str) -> Array:
     """Make one tensor, in C order and of ``dtype``."""
     blocks = [block(piece, item, dtype) for piece in rule.pieces]
-    return np.ascontiguousarray(blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
+    # ascontiguousarray would give a scalar an axis
+    return np.asarray(blocks[0] if len(blocks) == 1 else np.concatenate(blocks), order="C")
 
 
 def block(piece: Piece, item: LayerPlan, dtype: str) -> Array:
@@ -67,14 +67,12 @@ def arranged(array: Array, piece: Piece, item: LayerPlan) -> Array:
 
 def source_variable(piece: Piece, item: LayerPlan) -> Variable:
     """Keras' own variable."""
-    role, kind = piece.source.split(".")
-    variable: Variable = getattr(item.layer.projections[role], kind)
-    return variable
+    return item.layer.arrays[piece.source]
 
 
 def source_array(piece: Piece, item: LayerPlan) -> Array:
     """Keras' own array."""
-    return source_variable(piece, item).read()
+    return np.asarray(source_variable(piece, item).read())
 
 
 def is_rescaled(piece: Piece, item: LayerPlan) -> bool:

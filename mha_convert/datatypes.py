@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Score = Literal["dot", "concat", "additive"]
 Role = Literal["layer", "optimizer", "metric", "copy"]  # a copy: stored a second time under another name
 
 
@@ -266,16 +267,28 @@ class AttentionLayer:
     @property
     def dtype(self) -> str:
         """Storage dtype; of a layer that mixes them, one that holds all its numbers exactly."""
-        found = {variable.dtype for variable in self.variables}
-        if len(found) == 1:
-            return found.pop()
-        return "float64" if "float64" in found else "float32"
+        return common_dtype(self.variables)
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a target says of the layer in Keras' words."""
+        return {"num_heads": self.num_heads, "key_dim": self.key_dim, "value_dim": self.value_dim}
 
     @property
     def projections(self) -> dict[str, Projection]:
         """The projections by the names that rules use."""
         named = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         return named if self.gate is None else named | {"gate": self.gate}
+
+    @property
+    def arrays(self) -> dict[str, Variable]:
+        """Kernels and biases by the names that pieces of rules use: ``query.kernel``, …, ``output.bias``."""
+        return {
+            f"{role}.{kind}": variable
+            for role, projection in self.projections.items()
+            for kind, variable in (("kernel", projection.kernel), ("bias", projection.bias))
+            if variable is not None
+        }
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -302,6 +315,98 @@ class AttentionLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnprojectedAttention:
+    """``keras.layers.Attention`` or ``AdditiveAttention`` (``kind``): one head, no projections, one or two weights.
+
+    ``score`` says how a query and a key are scored: ``dot``, ``concat`` or ``additive``. ``arrays`` has the weights:
+    ``scale`` of shape ``()``, for an additive score ``(features,)``, and ``concat_score_weight`` of shape ``()``.
+    The other fields are those of ``AttentionLayer``, and so are the properties: whoever asks for nothing else takes
+    both records.
+    """
+
+    name: str
+    kind: str
+    path: str
+    score: Score
+    arrays: Mapping[str, Variable]
+    class_name: str
+    has_config: bool = True
+    dropout: float = 0.0
+    compute_dtype: str | None = None
+    call_options: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+    assumed: str | None = None
+    more: str | None = None
+
+    @property
+    def num_heads(self) -> int:
+        """There is one head."""
+        return 1
+
+    @property
+    def num_key_value_heads(self) -> int:
+        """The same one."""
+        return 1
+
+    @property
+    def features(self) -> int | None:
+        """Width of query and key, which only the scale of an additive score tells."""
+        return self.arrays["scale"].shape[0] if self.score == "additive" else None
+
+    @property
+    def use_scale(self) -> bool:
+        """Whether it has a scale; one of an additive score always has."""
+        return "scale" in self.arrays
+
+    @property
+    def row(self) -> None:
+        """Nobody has to describe it."""
+        return None
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a target says of the layer in Keras' words."""
+        mode = {} if self.score == "additive" else {"score_mode": self.score}
+        return {"use_scale": self.use_scale} | mode
+
+    @property
+    def dtype(self) -> str:
+        """Storage dtype, as in ``AttentionLayer``."""
+        return common_dtype(self.variables)
+
+    @property
+    def storage(self) -> str:
+        """The same: no weight of these classes is quantized."""
+        return self.dtype
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The weights."""
+        return tuple(self.arrays.values())
+
+    @property
+    def stored_variables(self) -> tuple[Variable, ...]:
+        """The same: no weight of these classes is made of others."""
+        return self.variables
+
+    @property
+    def parameters(self) -> int:
+        """Number of trained numbers in the layer."""
+        return sum(variable.size for variable in self.variables)
+
+
+AnyAttention = AttentionLayer | UnprojectedAttention
+
+
+def common_dtype(variables: tuple[Variable, ...]) -> str:
+    """The dtype of all, or one that holds all their numbers exactly."""
+    found = {variable.dtype for variable in variables}
+    if len(found) == 1:
+        return found.pop()
+    return "float64" if "float64" in found else "float32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lookalike:
     """Something that resembles attention and is not converted: named, with the reason and the way on.
 
@@ -323,8 +428,9 @@ Step = Literal["move", "rescale", "identity", "zeros"]
 class Piece:
     """A block of rows of a target tensor: a source array, how its axes move, and one step.
 
-    ``source`` is ``"<projection>.<kernel|bias>"``; a ``head_dim`` axis is padded with zeros to the layout's head
-    size. ``rescale`` multiplies by ``sqrt(head size / key_dim)``; ``identity`` and ``zeros`` have no source.
+    ``source`` is a name in the layer's ``arrays``: ``"<projection>.<kernel|bias>"``, ``"scale"``, …; a ``head_dim``
+    axis is padded with zeros to the layout's head size. ``rescale`` multiplies by ``sqrt(head size / key_dim)``;
+    ``identity`` and ``zeros`` have no source.
     """
 
     source: str
@@ -360,7 +466,7 @@ class LayerPlan:
     ``renamed`` has the whole key of each rule's target where renames changed one, and is empty otherwise.
     """
 
-    layer: AttentionLayer
+    layer: AnyAttention
     prefix: str
     placement: str
     head_size: int | None
@@ -378,6 +484,8 @@ class LayerPlan:
     @property
     def scale(self) -> float:
         """Factor of the query that makes PyTorch's ``1/sqrt(head_size)``, or 1, equal to Keras' ``1/sqrt(key_dim)``."""
+        if isinstance(self.layer, UnprojectedAttention):
+            return 1.0
         divisor = (self.head_size or self.layer.key_dim) if self.divides_scores else 1
         return math.sqrt(divisor / self.layer.key_dim)
 

@@ -71,9 +71,7 @@ def describe_layer(item: LayerPlan) -> dict[str, Any]:
         "arguments": dict(item.module.arguments),
         **({"attention": layer.row.fields} if layer.row else {}),
         "keras": {
-            "num_heads": layer.num_heads,
-            "key_dim": layer.key_dim,
-            "value_dim": layer.value_dim,
+            **layer.sizes,
             "class": layer.class_name or layer.kind,
         },
     }

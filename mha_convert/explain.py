@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from .conversion import describe, is_rescaled
-from .datatypes import LayerPlan, Piece
+from .datatypes import AttentionLayer, LayerPlan, Piece, UnprojectedAttention
 from .document import Table, plain_table
 from .errors import printable
+from .explain_unprojected import unprojected_parts
 from .inspection import projections
 from .layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 
@@ -16,15 +17,17 @@ STOCK = "MultiheadAttention"
 def explanation(items: Sequence[LayerPlan], source: str) -> str:
     """The text for layers of one kind, with the first one's numbers; ``source`` is how a command names the file."""
     item = items[0]
+    layer = item.layer
+    if isinstance(layer, UnprojectedAttention):
+        return "\n".join((headline(items), *unprojected_parts(item, layer, source)))
     parts = (
-        headline(items),
-        *keras_part(item),
-        *placement_part(item),
-        *tensors_part(item),
-        *traps_part(item),
-        *code_part(item, source),
+        *keras_part(layer),
+        *placement_part(item, layer),
+        *tensors_part(item, layer),
+        *traps_part(layer),
+        *code_part(item, layer, source),
     )
-    return "\n".join(parts)
+    return "\n".join((headline(items), *parts))
 
 
 def alike(items: Iterable[LayerPlan]) -> list[list[LayerPlan]]:
@@ -32,7 +35,7 @@ def alike(items: Iterable[LayerPlan]) -> list[list[LayerPlan]]:
     groups: dict[str, list[LayerPlan]] = {}
     for item in items:
         layer = item.layer
-        facts = (item.module, layer.key_dim, layer.value_dim, layer.call_options, layer.cautions, layer.dropout)
+        facts = (item.module, layer.sizes, layer.call_options, layer.cautions, layer.dropout)
         groups.setdefault(repr(facts), []).append(item)
     return list(groups.values())
 
@@ -45,9 +48,8 @@ def headline(items: Sequence[LayerPlan]) -> str:
     return f"{text}\n{'=' * len(text)}{also}\n"
 
 
-def keras_part(item: LayerPlan) -> Iterator[str]:
+def keras_part(layer: AttentionLayer) -> Iterator[str]:
     """What Keras holds and computes."""
-    layer = item.layer
     heads, key_dim, value_dim = layer.num_heads, layer.key_dim, layer.value_dim
     call = f"{layer.kind}(num_heads={heads}, key_dim={key_dim}, value_dim={value_dim})"
     yield f"In Keras: {call}, {layer.parameters:,} parameters."
@@ -86,9 +88,9 @@ LINEARS = {
 }
 
 
-def placement_part(item: LayerPlan) -> Iterator[str]:
+def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     """Which module takes it, and why."""
-    layer, around = item.layer, projections(item)
+    around = projections(item)
     if item.head_size is None:
         scale = f"1 / sqrt({layer.key_dim})" if item.divides_scores else "1"
         yield f"In PyTorch (layout {item.placement}): {LINEARS[item.placement]} and scaled_dot_product_attention"
@@ -130,20 +132,20 @@ def placement_part(item: LayerPlan) -> Iterator[str]:
     yield ""
 
 
-def tensors_part(item: LayerPlan) -> Iterator[str]:
+def tensors_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     """Each target tensor and what it is made of."""
     yield "Tensors:"
     rows = []
     letters: dict[str, str] = {}
     for rule in item.rules:
-        tensor = describe(rule, item, item.layer.dtype)
+        tensor = describe(rule, item, layer.dtype)
         pieces = [piece_text(piece, item, letters) for piece in rule.pieces]
         stacked = "rows of " if len(pieces) > 1 else ""
         rows.append((f"  {rule.target}", str(tensor.shape), f"= {stacked}{', then '.join(pieces)}"))
     yield from plain_table(Table(("  key", "shape", "made of"), tuple(rows)))
     for pattern, letter in letters.items():
         yield f"  {letter}: {pattern}"
-    if {item.layer.key_dim, item.layer.value_dim, item.head_size} - {None, item.head_size} and item.head_size:
+    if {layer.key_dim, layer.value_dim, item.head_size} - {None, item.head_size} and item.head_size:
         yield f"  Before that, head_dim is padded with zeros to {item.head_size}, behind each head's own numbers."
     yield "  (einops patterns: Keras puts the input axis first, PyTorch the output axis; in NumPy, W is"
     yield "  kernel.reshape(features, -1).T.)"
@@ -163,9 +165,8 @@ def piece_text(piece: Piece, item: LayerPlan, letters: dict[str, str]) -> str:
     return f"{letter}({role} {kind}){factor}"
 
 
-def traps_part(item: LayerPlan) -> Iterator[str]:
+def traps_part(layer: AttentionLayer) -> Iterator[str]:
     """Why outputs differ out of the box."""
-    layer = item.layer
     yield "Traps:"
     yield "  order     Keras: layer(query, value, key=None). PyTorch: module(query, key, value); give the key always."
     yield "  batch     PyTorch's own default is batch second; this module is batch first, as Keras is."
@@ -187,9 +188,8 @@ def traps_part(item: LayerPlan) -> Iterator[str]:
     yield ""
 
 
-def code_part(item: LayerPlan, source: str) -> Iterator[str]:
+def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[str]:
     """The few lines to load and call it."""
-    layer = item.layer
     name = layer.name.replace("'", r"\'")
     choice = ""
     if item.head_size is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from . import layouts
 from .conversion import convert, ledger
-from .datatypes import AttentionLayer, Checkpoint, LayerPlan, Lookalike, Variable
+from .datatypes import AnyAttention, AttentionLayer, Checkpoint, LayerPlan, Lookalike, UnprojectedAttention, Variable
 from .document import Document, Table
 from .errors import LayoutError, printable
 from .layers import Findings
@@ -27,11 +27,16 @@ LEGEND = (
 )
 
 
+UNPROJECTED_LEGEND = "Without projections: the same weights in every layout, for a module of their own."
+
+
 def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
     """What ``inspect`` says."""
     parts: list[str | Table] = [title(checkpoint), *unknown_line(checkpoint), ""]
-    if findings.layers:
-        parts += [layer_table(findings.layers), "", LEGEND]
+    projected, unprojected = by_record(findings.layers)
+    parts += [layer_table(projected), "", LEGEND] if projected else []
+    parts += [""] if projected and unprojected else []
+    parts += [unprojected_table(unprojected), "", UNPROJECTED_LEGEND] if unprojected else []
     parts += [f"Not converted: {lookalike_line(item)}" for item in findings.lookalikes]
     parts += [
         f"Not converted: layer '{printable(layer.name)}' {refusal.text(layer)}. {refusal.next_step}."
@@ -39,7 +44,7 @@ def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
         for refusal in layouts.refusals(layer, "mha")
     ]
     if not findings.layers and not any(item.blocking for item in findings.lookalikes):
-        parts.append("No MultiHeadAttention in this file.")
+        parts.append("No attention with weights of its own in this file.")
     parts.append(variables_line(checkpoint, findings))
     parts += [f"Note: {note}" for note in notes(checkpoint, findings)]
     return parts
@@ -95,6 +100,28 @@ def layer_table(layers: Iterable[AttentionLayer]) -> Table:
         "linear",
     )
     return Table(headings, tuple(layer_row(layer) for layer in layers))
+
+
+def by_record(layers: Iterable[AnyAttention]) -> tuple[list[AttentionLayer], list[UnprojectedAttention]]:
+    """Layers with projections, and those without."""
+    found = list(layers)
+    return (
+        [layer for layer in found if isinstance(layer, AttentionLayer)],
+        [layer for layer in found if isinstance(layer, UnprojectedAttention)],
+    )
+
+
+def unprojected_table(layers: Iterable[UnprojectedAttention]) -> Table:
+    """One row per layer without projections."""
+    headings = ("layer", "kind", "score", "features", "dtype", "weights")
+    return Table(headings, tuple(unprojected_row(layer) for layer in layers))
+
+
+def unprojected_row(layer: UnprojectedAttention) -> tuple[str, ...]:
+    """The facts as cells."""
+    weights = ", ".join(f"{name} {variable.shape}" for name, variable in layer.arrays.items())
+    features = "any" if layer.features is None else str(layer.features)
+    return (printable(layer.name, 60), layer.kind, layer.score, features, layer.dtype, weights)
 
 
 def layer_row(layer: AttentionLayer) -> tuple[str, ...]:
@@ -176,7 +203,7 @@ def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
     return [*checkpoint.notes, *own]
 
 
-def sort_variables(checkpoint: Checkpoint, converted: Iterable[AttentionLayer]) -> dict[str, list[Variable]]:
+def sort_variables(checkpoint: Checkpoint, converted: Iterable[AnyAttention]) -> dict[str, list[Variable]]:
     """Every variable of the file under one heading."""
     paths = {variable.path for layer in converted for variable in layer.stored_variables}
     sorted_: dict[str, list[Variable]] = {"attention": [], "other": [], "optimizer": [], "metric": [], "copy": []}
@@ -186,7 +213,7 @@ def sort_variables(checkpoint: Checkpoint, converted: Iterable[AttentionLayer]) 
     return sorted_
 
 
-def variable_counts(checkpoint: Checkpoint, converted: Iterable[AttentionLayer]) -> dict[str, dict[str, int]]:
+def variable_counts(checkpoint: Checkpoint, converted: Iterable[AnyAttention]) -> dict[str, dict[str, int]]:
     """Number of variables and of parameters under each heading."""
     return {
         heading: {"count": len(variables), "parameters": sum(variable.size for variable in variables)}
@@ -214,13 +241,15 @@ def variables_line(checkpoint: Checkpoint, findings: Findings) -> str:
 
 def inspection_as_json(checkpoint: Checkpoint, findings: Findings) -> dict[str, Any]:
     """The stable form of ``inspect --json``; documented in ``docs/cli.md``."""
+    projected, unprojected = by_record(findings.layers)
     return {
         "source": checkpoint.path,
         "format": checkpoint.format,
         "keras_version": checkpoint.keras_version,
         "backend": checkpoint.backend,
         "unknown": unknown(checkpoint),
-        "layers": [layer_as_json(layer) for layer in findings.layers],
+        "layers": [layer_as_json(layer) for layer in projected],
+        "unprojected": [unprojected_as_json(layer) for layer in unprojected],
         "not_converted": [lookalike_as_json(item) for item in findings.lookalikes],
         "variables": variable_counts(checkpoint, findings.layers),
         "notes": notes(checkpoint, findings),
@@ -262,6 +291,20 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "cautions": list(layer.cautions),
         "assumed": layer.assumed,
         "more": layer.more,
+    }
+
+
+def unprojected_as_json(layer: UnprojectedAttention) -> dict[str, Any]:
+    """One layer without projections."""
+    facts = ("name", "kind", "class_name", "path", "score", "features", "use_scale", "dtype", "compute_dtype")
+    return {
+        **{fact: getattr(layer, fact) for fact in facts},
+        "weights": {name: list(variable.shape) for name, variable in layer.arrays.items()},
+        "parameters": layer.parameters,
+        "dropout": layer.dropout,
+        "call_options": list(layer.call_options),
+        "cautions": list(layer.cautions),
+        "assumed": layer.assumed,
     }
 
 

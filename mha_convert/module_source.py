@@ -23,16 +23,13 @@ STOCK = "MultiheadAttention"
 
 PLACE = '''\
 def place(model: nn.Module, path: str, module: nn.Module) -> None:
-    """Put ``module`` where its keys are, in containers of the names on the way."""
+    """Put ``module`` where its keys are, in containers of the names on the way; a name may be that of a method."""
     *containers, name = path.split(".")
     for container in containers:
-        if container not in dict(model.named_children()):
-            model.add_module(container, nn.Module())
-        model = model.get_submodule(container)
-    inside = dict(model.named_children()).get(name, nn.Module())
-    for child_name, child in list(inside.named_children()):
-        module.add_module(child_name, child)
-    model.add_module(name, module)
+        model = model._modules.setdefault(container, nn.Module())
+    inside = model._modules.get(name, nn.Module())
+    module._modules.update(inside._modules)
+    model._modules[name] = module
 '''
 
 

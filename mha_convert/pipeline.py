@@ -14,7 +14,7 @@ from . import layouts
 from .alignment import align, as_toml, renames_of
 from .attention_rows import Attention, read_attention
 from .conversion import convert, ledger
-from .datatypes import Alignment, AttentionLayer, Checkpoint, LayerPlan, Lookalike, Plan, Report
+from .datatypes import Alignment, AnyAttention, Checkpoint, LayerPlan, Lookalike, Plan, Report
 from .description import TargetDescription, describe_plan, parse_description
 from .errors import LayerError, LayoutError, VerificationError, WriteError, printable
 from .layers import Findings, select, survey
@@ -248,7 +248,7 @@ def prove(
     )
 
 
-def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[AttentionLayer, ...]:
+def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[AnyAttention, ...]:
     """The layers that were asked for; an error where attention would be left out in silence."""
     blocking = [item for item in findings.lookalikes if item.blocking]
     if isinstance(names, str):
@@ -268,7 +268,7 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
     return findings.layers
 
 
-def refuse_more(wanted: Sequence[AttentionLayer]) -> None:
+def refuse_more(wanted: Sequence[AnyAttention]) -> None:
     """With ``strict`` only what is attention and nothing else is converted."""
     facts = [f"layer '{printable(layer.name)}': {layer.more}" for layer in wanted if layer.more]
     if facts:
@@ -280,7 +280,7 @@ def refuse_more(wanted: Sequence[AttentionLayer]) -> None:
         )
 
 
-def unproven_roles(assumed: Sequence[AttentionLayer], layers: Sequence[AttentionLayer]) -> str:
+def unproven_roles(assumed: Sequence[AnyAttention], layers: Sequence[AnyAttention]) -> str:
     """Layers that the file does not prove are converted where the user knows them."""
     names = ", ".join(f"'{printable(layer.name)}'" for layer in assumed[:4])
     more = f" and {len(assumed) - 4} more" if len(assumed) > 4 else ""
@@ -293,7 +293,7 @@ def unproven_roles(assumed: Sequence[AttentionLayer], layers: Sequence[Attention
     return f"Layer {names}{more}: {assumed[0].assumed}. {'. '.join(steps)}."
 
 
-def refusal(items: Sequence[Lookalike], others: Sequence[AttentionLayer]) -> str:
+def refusal(items: Sequence[Lookalike], others: Sequence[AnyAttention]) -> str:
     """Each layer that cannot be converted, why, and how to convert the rest."""
     facts = "; ".join(f"layer '{printable(item.name)}' ({item.kind}) is not converted: {item.reason}" for item in items)
     steps = list(dict.fromkeys(item.next_step for item in items))
@@ -313,7 +313,8 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     )
     also = f". It also holds {'; '.join(holds)}" if holds else ""
     return (
-        f"{checkpoint.path}: no MultiHeadAttention in it, expected at least one; it holds {facts}{also}. "
+        f"{checkpoint.path}: no attention with weights of its own in it, expected at least one; it holds "
+        f"{facts}{also}. "
         "Look at it with `mha-convert inspect`."
     )
 
@@ -447,7 +448,7 @@ def from_keras_layer(
     findings = survey(checkpoint)
     if not findings.layers and not any(item.blocking for item in findings.lookalikes):
         raise LayerError(
-            f"{checkpoint.path}: is no attention layer with four projections. Give a keras.layers.MultiHeadAttention."
+            f"{checkpoint.path}: is no attention layer with weights of its own. Give a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix="", dtype=dtype)

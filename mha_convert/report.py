@@ -5,7 +5,18 @@ from itertools import takewhile
 from typing import Any
 
 from .conversion import describe, source_variable
-from .datatypes import Alignment, Checkpoint, LayerPlan, Ledger, Pair, Piece, Plan, Report, Rule
+from .datatypes import (
+    Alignment,
+    Checkpoint,
+    LayerPlan,
+    Ledger,
+    Pair,
+    Piece,
+    Plan,
+    Report,
+    Rule,
+    UnprojectedAttention,
+)
 from .document import Document, Table
 from .errors import printable
 from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
@@ -52,12 +63,19 @@ def common_prefix(item: LayerPlan) -> str:
 def module_call(item: LayerPlan) -> str:
     """The module as one would make it, with its sizes."""
     layer = item.layer
+    if isinstance(layer, UnprojectedAttention):
+        return f"{item.module.class_name}({', '.join(f'{name}={value!r}' for name, value in arguments_shown(item))})"
     if item.head_size is None:
         sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
         return f"{item.module.class_name}({', '.join(map(str, sizes))})"
     stock = f"nn.MultiheadAttention({item.embed_dim}, {layer.num_heads})"
     around = projections(item)
     return f"{'Linear → ' if 'q' in around else ''}{stock}{' → Linear' if 'out' in around else ''}"
+
+
+def arguments_shown(item: LayerPlan) -> list[tuple[str, Any]]:
+    """The arguments that make a difference."""
+    return [(name, value) for name, value in item.module.arguments.items() if name != "dropout" or value]
 
 
 def proof_lines(report: Report) -> list[str]:

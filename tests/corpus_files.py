@@ -7,11 +7,8 @@ from pathlib import Path
 import numpy as np
 
 OURS = ("MultiHeadAttention", "CachedMultiHeadAttention", "MyMHA", "GroupedQueryAttention", "GroupQueryAttention")
+UNPROJECTED = ("Attention", "AdditiveAttention")
 READ = ("keras", "ext_keras", "h5", "weightsonly.h5", "weights.h5", "dir", "sharded", "tfckpt", "savedmodel")
-# What is refused until the whole family is taken, by the corpus' name of the model.
-REFUSED = {
-    "luong_bahdanau": "no MultiHeadAttention",
-}
 MORE = {"hub_llama_tiny": "rotary"}  # the projections convert, and Keras computes more with them
 LINEAR_ONLY = {  # what nn.MultiheadAttention does not compute
     "gqa_gate": "gate",
@@ -38,6 +35,11 @@ class CorpusFile:
     subclass: bool
 
     @property
+    def is_unprojected(self) -> bool:
+        """Whether all its attention is without projections."""
+        return all(layer["cls"] in UNPROJECTED for layer in self.layers) and bool(self.layers)
+
+    @property
     def id(self) -> str:
         """For pytest."""
         return f"{self.tag}/{self.path.name}"
@@ -47,7 +49,7 @@ class CorpusFile:
         """The word that the refusal must say, or None where the file converts."""
         if self.model == "axes_neg":
             return None if all(layer["config"]["attention_axes"] == [1] for layer in self.layers) else "axes"
-        return REFUSED.get(self.model)
+        return None
 
     def refused_by(self, layout: str) -> str | None:
         """The same for one layout."""

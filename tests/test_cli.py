@@ -65,6 +65,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "backend",
         "unknown",
         "layers",
+        "unprojected",
         "not_converted",
         "variables",
         "notes",

@@ -69,12 +69,29 @@ def test_all_reasons_and_the_way_to_convert_the_rest():
 
 
 def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
-    source = golden / "keras-3.15.1/luong_bahdanau.keras"
+    import json
+    import zipfile
+
+    source = tmp_path / "unscaled.keras"  # of the layers' configuration only the one without a scale stays
+    with zipfile.ZipFile(golden / "keras-3.15.1/luong_bahdanau.keras") as archive, zipfile.ZipFile(source, "w") as copy:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == "config.json":
+                config = json.loads(content)
+                kept = [entry for entry in config["config"]["layers"] if entry["config"]["name"] == "attention_1"]
+                config["config"]["layers"] = kept
+                content = json.dumps(config).encode()
+            copy.writestr(name, content)
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(source, tmp_path / "x.safetensors")
-    assert str(error.value).startswith(
-        f"{source}: no MultiHeadAttention in it, expected at least one; it holds 4 variables in 3 layers (attention, "
-        "additive_attention, attention_2). It also holds Attention 'attention': keras.layers.Attention has no projections"
+    assert str(error.value) == (
+        f"{source}: no attention with weights of its own in it, expected at least one; it holds 4 variables in 3 layers "
+        "(additive_attention, attention, attention_2). It also holds Attention 'attention_1': keras.layers.Attention has "
+        "no variables here (use_scale=False): nothing to convert; AdditiveAttention 'additive_attention': "
+        "keras.layers.AdditiveAttention is what its name and a scale look like, and no configuration tells what it "
+        "computes; Attention 'attention': keras.layers.Attention is what its name and a scale look like, and no "
+        "configuration tells what it computes; Attention 'attention_2': keras.layers.Attention is what its name and a "
+        "scale look like, and no configuration tells what it computes. Look at it with `mha-convert inspect`."
     )
 
 

@@ -1,7 +1,7 @@
 """What in a checkpoint is attention? A layer type is one module with ``match(group, ancestors)``.
 
-``match`` returns an ``AttentionLayer``, a ``Lookalike`` (attention of a kind that is named and not converted), or
-None. Types are asked in order; the first answer counts.
+``match`` returns an ``AttentionLayer``, an ``UnprojectedAttention``, a ``Lookalike`` (attention of a kind that is named
+and not converted), or None. Types are asked in order; the first answer counts.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ..datatypes import AttentionLayer, AttentionRow, Checkpoint, Group, Lookalike
+from ..datatypes import AnyAttention, AttentionLayer, AttentionRow, Checkpoint, Group, Lookalike
 from ..errors import LayerError, printable
 from . import hand_written, hand_written_rows, multi_head_attention, unclear, unprojected
 
@@ -17,7 +17,7 @@ from . import hand_written, hand_written_rows, multi_head_attention, unclear, un
 class LayerType(Protocol):
     """What a layer type module offers."""
 
-    def match(self, group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookalike | None:
+    def match(self, group: Group, ancestors: tuple[Group, ...]) -> AnyAttention | Lookalike | None:
         """The layer in ``group``, if it is of this type."""
 
 
@@ -28,12 +28,15 @@ LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, unclear, unprojected
 class Findings:
     """Everything that is, or resembles, attention."""
 
-    layers: tuple[AttentionLayer, ...]
+    layers: tuple[AnyAttention, ...]
     lookalikes: tuple[Lookalike, ...]
 
 
-def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tuple[AttentionLayer, ...]:
-    """Every attention layer with four projections, by structure, in the model's order where the file knows it.
+def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tuple[AnyAttention, ...]:
+    """Every attention layer, in the model's order where the file knows it.
+
+    Those with four projections are found by structure; ``keras.layers.Attention`` and ``AdditiveAttention``, where they
+    have weights, by configuration (``UnprojectedAttention``).
 
     Names are unique: where two layers have one name, both are called by their place in the file.
 
@@ -55,7 +58,7 @@ def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Finding
     """
     told = hand_written_rows.find(checkpoint.root, rows)
     found = visit(checkpoint.root, (), told)
-    layers = [item for item in found if isinstance(item, AttentionLayer)]
+    layers = [item for item in found if isinstance(item, AnyAttention)]
     layers = merged(layers) if checkpoint.repeats_shared_layers else layers
     taken = {variable.path for items in told.values() for layer in items for variable in layer.stored_variables}
     lookalikes = tuple(item for item in found if isinstance(item, Lookalike) and not is_taken(item, taken))
@@ -70,38 +73,38 @@ def is_taken(item: Lookalike, taken: set[str]) -> bool:
 
 def visit(
     group: Group, ancestors: tuple[Group, ...], told: Mapping[int, list[AttentionLayer]]
-) -> list[AttentionLayer | Lookalike]:
+) -> list[AnyAttention | Lookalike]:
     """Findings at and below ``group``, in order; what is no attention layer itself may hold one."""
     own = told.get(id(group), [])
     matches = (layer_type.match(group, ancestors) for layer_type in LAYER_TYPES)
-    found: AttentionLayer | Lookalike | None = next((match for match in matches if match is not None and not own), None)
-    if isinstance(found, AttentionLayer):
+    found: AnyAttention | Lookalike | None = next((match for match in matches if match is not None and not own), None)
+    if isinstance(found, AnyAttention):
         return [found]
     below = [item for child in group.children.values() for item in visit(child, (*ancestors, group), told)]
     if own:
         return [*own, *below]
     if found:
-        return [found, *(item for item in below if isinstance(item, AttentionLayer) or item.blocking)]
+        return [found, *(item for item in below if isinstance(item, AnyAttention) or item.blocking)]
     other = None if below else hand_written.match_by_name(group)
     return [other] if other else below
 
 
-def merged(layers: list[AttentionLayer]) -> list[AttentionLayer]:
+def merged(layers: list[AnyAttention]) -> list[AnyAttention]:
     """One of each: legacy HDF5 stores a layer twice that a model shares with a model inside it."""
-    kept: list[AttentionLayer] = []
+    kept: list[AnyAttention] = []
     for layer in layers:
         if not any(is_same_layer(layer, other) for other in kept):
             kept.append(layer)
     return kept
 
 
-def is_same_layer(layer: AttentionLayer, other: AttentionLayer) -> bool:
+def is_same_layer(layer: AnyAttention, other: AnyAttention) -> bool:
     """One name, in a model and in a model inside it, one configuration, and the same bytes."""
     (owner, name), (its_owner, its_name) = (split(item.name) for item in (layer, other))
     shorter, longer = sorted((owner, its_owner), key=len)
     if not layer.has_config or name != its_name or shorter == longer or longer[: len(shorter)] != shorter:
         return False
-    if (layer.attention_axes, layer.dropout) != (other.attention_axes, other.dropout):
+    if (layer.kind, axes(layer), layer.sizes, layer.dropout) != (other.kind, axes(other), other.sizes, other.dropout):
         return False
     pairs = list(zip(layer.variables, other.variables, strict=False))
     same_form = len(layer.variables) == len(other.variables) and all(
@@ -110,13 +113,18 @@ def is_same_layer(layer: AttentionLayer, other: AttentionLayer) -> bool:
     return same_form and all(a.read().tobytes() == b.read().tobytes() for a, b in pairs)
 
 
+def axes(layer: AnyAttention) -> tuple[int, ...] | None:
+    """Configured axes, which only layers with projections have."""
+    return layer.attention_axes if isinstance(layer, AttentionLayer) else None
+
+
 def split(name: str) -> tuple[list[str], str]:
     """The models around a layer, and its own name."""
     *owner, last = name.split("/")
     return owner, last
 
 
-def with_unique_names(layers: list[AttentionLayer]) -> tuple[AttentionLayer, ...]:
+def with_unique_names(layers: list[AnyAttention]) -> tuple[AnyAttention, ...]:
     """Layers of one name get their place in the file for a name, and say so."""
     uses = Counter(layer.name for layer in layers)
     return tuple(
@@ -134,7 +142,7 @@ def with_unique_names(layers: list[AttentionLayer]) -> tuple[AttentionLayer, ...
     )
 
 
-def select(layers: tuple[AttentionLayer, ...], names: list[str] | tuple[str, ...] | None) -> tuple[AttentionLayer, ...]:
+def select(layers: tuple[AnyAttention, ...], names: list[str] | tuple[str, ...] | None) -> tuple[AnyAttention, ...]:
     """The layers called ``names``, in that order; all of them for None.
 
     Raises:

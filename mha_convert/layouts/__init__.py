@@ -1,5 +1,7 @@
 """Which PyTorch tensors hold this layer? A layout is one module: its rules are rows of data.
 
+A layer without projections has the same few tensors in every layout (``unprojected``).
+
 A layout module has ``NAME``, ``REFUSALS`` (what it cannot hold) and ``lay_out(layer, placement, prefix)``.
 """
 
@@ -7,9 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from ..datatypes import AttentionLayer, LayerPlan, Plan
+from ..datatypes import AnyAttention, AttentionLayer, LayerPlan, Plan, UnprojectedAttention
 from ..errors import LayoutError, printable
-from . import linear, mha, qkv, separate
+from . import linear, mha, qkv, separate, unprojected
 from ._patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from ._refusals import Refusal
 
@@ -49,7 +51,7 @@ MOST_ADDED = 1 << 30  # 4 GB in float32
 
 
 def plan(
-    layers: Sequence[AttentionLayer],
+    layers: Sequence[AnyAttention],
     *,
     layout: str = "mha",
     placement: str = "projected",
@@ -87,7 +89,12 @@ def plan(
     if dtype is not None:
         check_word("dtype", dtype, DTYPES)
     refuse([(layer, refusals(layer, layout)) for layer in layers], layout)
-    plans = tuple(lay_out(layer, placement, key_prefix(layer.name, prefix)) for layer in layers)
+    plans = tuple(
+        unprojected.lay_out(layer, key_prefix(layer.name, prefix))
+        if isinstance(layer, UnprojectedAttention)
+        else lay_out(layer, placement, key_prefix(layer.name, prefix))
+        for layer in layers
+    )
     check_unique(plans)
     check_price(plans)
     return Plan(layout=layout, placement=placement, names=names, dtype=dtype, layers=plans)
@@ -105,12 +112,14 @@ def check_word(subject: str, word: str, words: Sequence[str]) -> None:
         raise LayoutError(f"No {subject} '{printable(word)}'. Choose one of: {', '.join(words)}.")
 
 
-def refusals(layer: AttentionLayer, layout: str) -> tuple[Refusal, ...]:
+def refusals(layer: AnyAttention, layout: str) -> tuple[Refusal, ...]:
     """Every reason why ``layout`` cannot hold ``layer``, each with the way on."""
+    if isinstance(layer, UnprojectedAttention):
+        return ()
     return tuple(refusal for refusal in choose(layout).REFUSALS if refusal.applies(layer))
 
 
-def refuse(found: list[tuple[AttentionLayer, tuple[Refusal, ...]]], layout: str) -> None:
+def refuse(found: list[tuple[AnyAttention, tuple[Refusal, ...]]], layout: str) -> None:
     """One error for all layers that do not fit, with all reasons, and the command that converts the rest."""
     facts = [f"layer '{printable(layer.name)}' {reason.text(layer)}" for layer, reasons in found for reason in reasons]
     if not facts:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..datatypes import AttentionLayer
+from ..datatypes import AnyAttention, AttentionLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Refusal:
     fact: str
     next_step: str
 
-    def text(self, layer: AttentionLayer) -> str:
+    def text(self, layer: AnyAttention) -> str:
         """The fact with this layer's own numbers."""
         return self.fact.format(layer=layer)
 

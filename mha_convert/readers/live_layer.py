@@ -26,7 +26,8 @@ def read_layer(layer: Any) -> Checkpoint:
             f"{title}: has no weights, expected a built keras.layers.MultiHeadAttention. "
             "Call the layer once on inputs of the right widths."
         )
-    owner = max(weights, key=len)[:-2]
+    parents = {path[:-1] for path in weights}
+    owner = parents.pop() if len(parents) == 1 else max(weights, key=len)[:-2]  # of one without layers inside
     own: dict[str, Variable] = {}
     children: dict[str, dict[str, Variable]] = {}
     for path, weight in weights.items():

@@ -13,11 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import conversion
-from ..datatypes import Array, AttentionLayer, Comparison, LayerPlan, Ledger, Plan, StoredTensor
+from ..datatypes import (
+    AnyAttention,
+    Array,
+    AttentionLayer,
+    Comparison,
+    LayerPlan,
+    Ledger,
+    Plan,
+    StoredTensor,
+    UnprojectedAttention,
+)
 from ..errors import VerificationError, printable
 from ..writers import StoredTarget
-from .cases import Case, cases
-from .formula import FLOAT32, FLOAT64, Result, arithmetic_effect, attention, holds_exactly, rounding_effect
+from . import cases, formula, unprojected
+from .cases import Case
+from .formula import FLOAT32, FLOAT64, Result, holds_exactly
 from .genuine_keras import GenuineKeras
 
 if TYPE_CHECKING:
@@ -27,6 +38,40 @@ REFERENCES = ("numpy", "keras")
 NUMPY = "the Keras formula in NumPy (float64)"
 BOUND = 1e-10
 Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mathematics:
+    """What one kind of layer computes: its calls, its result, and how far rounding can move that.
+
+    ``keras_roundoff`` is that of genuine Keras' float64 layer between the projections.
+    """
+
+    cases: Callable[..., tuple[Case, ...]]
+    attention: Callable[..., Result]
+    rounding_effect: Callable[..., Result]
+    arithmetic_effect: Callable[..., Result]
+    keras_roundoff: float
+
+
+MATHEMATICS: Mapping[type, Mathematics] = {
+    AttentionLayer: Mathematics(
+        cases=cases.cases,
+        attention=formula.attention,
+        rounding_effect=formula.rounding_effect,
+        arithmetic_effect=formula.arithmetic_effect,
+        # It rounds 1/sqrt(key_dim) to float32; where it calls a fused kernel, it casts the heads, too (measured with
+        # Keras 3.15.1 on TensorFlow and torch).
+        keras_roundoff=FLOAT32,
+    ),
+    UnprojectedAttention: Mathematics(
+        cases=unprojected.cases,
+        attention=unprojected.attention,
+        rounding_effect=unprojected.rounding_effect,
+        arithmetic_effect=unprojected.arithmetic_effect,
+        keras_roundoff=FLOAT64,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,26 +170,26 @@ class LayerProof:
         from ..writers.torch_file import as_tensor
         from .pytorch import module_in_float64, run
 
-        layer, calls = self.item.layer, cases(self.item.layer, self.arrays)
+        layer, maths = self.item.layer, MATHEMATICS[type(self.item.layer)]
+        calls = maths.cases(layer, self.arrays)
         exact = {key: as_tensor(array) for key, array in self.exact.items()} if self.rounded else self.found
         module = module_in_float64(self.item.module, exact)
         genuine = keras.results(layer, self.arrays, calls) if keras else [None] * len(calls)
         results = [run(module, case, layer.num_heads) for case in calls]
         for case, result, theirs in zip(calls, results, genuine, strict=True):
-            expected = case.in_keras_axes(attention(self.arrays, case.inputs))
-            honest = arithmetic_effect(self.arrays, case.inputs, inside=FLOAT64, outside=FLOAT64)
+            expected = case.in_keras_axes(maths.attention(self.arrays, case.inputs))
+            honest = maths.arithmetic_effect(self.arrays, case.inputs, inside=FLOAT64, outside=FLOAT64)
             yield from self.compare(case, result, (expected, expected.output), NUMPY, honest)
             if keras and theirs:
-                # In a float64 layer genuine Keras rounds 1/sqrt(key_dim) to float32; where it calls a fused kernel, it
-                # casts the heads, too (measured with Keras 3.15.1 on TensorFlow and torch).
-                allowed = arithmetic_effect(self.arrays, case.inputs, inside=FLOAT32, outside=FLOAT64)
+                room = {"inside": maths.keras_roundoff, "outside": FLOAT64}
+                allowed = maths.arithmetic_effect(self.arrays, case.inputs, **room)
                 yield from self.compare(case, result, theirs, keras.name, allowed)
         if self.rounded:
             module = module_in_float64(self.item.module, self.found)
             for case in calls:
-                expected = case.in_keras_axes(attention(self.arrays, case.inputs))
-                effect = rounding_effect(self.arrays, case.inputs, self.rounded)
-                honest = arithmetic_effect(self.arrays, case.inputs, inside=FLOAT64, outside=FLOAT64)
+                expected = case.in_keras_axes(maths.attention(self.arrays, case.inputs))
+                effect = maths.rounding_effect(self.arrays, case.inputs, self.rounded)
+                honest = maths.arithmetic_effect(self.arrays, case.inputs, inside=FLOAT64, outside=FLOAT64)
                 allowed = Result(output=effect.output + honest.output, scores=effect.scores + honest.scores)
                 result = run(module, case, layer.num_heads)
                 yield from self.compare(case, result, (expected, expected.output), NUMPY, allowed, weights="stored")
@@ -180,19 +225,17 @@ class LayerProof:
             )
 
 
-def source_arrays(layer: AttentionLayer) -> dict[str, Array]:
+def source_arrays(layer: AnyAttention) -> dict[str, Array]:
     """Keras' arrays in float64, read again; NaN and infinity cannot be proven and are refused."""
     arrays = {}
-    for role, projection in layer.projections.items():
-        for kind, variable in (("kernel", projection.kernel), ("bias", projection.bias)):
-            if variable is not None:
-                array = arrays[f"{role}.{kind}"] = variable.read().astype(np.float64)
-                odd = int(array.size - np.isfinite(array).sum())
-                if odd:
-                    raise VerificationError(
-                        f"Layer '{printable(layer.name)}': its {role} {kind} holds {odd} NaN or infinite numbers of "
-                        f"{array.size}, so equality means nothing. Give --reference none to convert it unproven."
-                    )
+    for name, variable in layer.arrays.items():
+        array = arrays[name] = np.asarray(variable.read(), np.float64)
+        odd = int(array.size - np.isfinite(array).sum())
+        if odd:
+            raise VerificationError(
+                f"Layer '{printable(layer.name)}': its {name.replace('.', ' ')} holds {odd} NaN or infinite numbers of "
+                f"{array.size}, so equality means nothing. Give --reference none to convert it unproven."
+            )
     return arrays
 
 
@@ -202,7 +245,7 @@ def rounded_arrays(item: LayerPlan, dtype: str) -> dict[str, str]:
         piece.source: dtype
         for rule in item.rules
         for piece in rule.pieces
-        if "." in piece.source
+        if piece.source in item.layer.arrays
         and (
             conversion.is_rescaled(piece, item)
             or not holds_exactly(conversion.source_variable(piece, item).dtype, dtype)

@@ -24,7 +24,8 @@ TIME_AXIS = (1,)
 class Case:
     """One call. ``mask`` says how it is given to PyTorch and to Keras: none, attention, padding or causal.
 
-    ``call`` holds the inputs in Keras' axes, and the mask that is handed over, ``(batch, *query axes, *key axes)``;
+    ``axes`` are those that are attended over, none where the formula's results are in Keras' axes as they are. ``call``
+    holds the inputs in Keras' axes, and the mask that is handed over, ``(batch, *query axes, *key axes)``;
     ``inputs`` the same for the formula, ``(batch and other axes, length, features)``, and who may attend to whom,
     window included.
     """
@@ -37,6 +38,8 @@ class Case:
 
     def in_keras_axes(self, result: Result) -> Result:
         """The formula's result with the axes that Keras gives it."""
+        if not self.axes:
+            return result
         shape, key_shape, axes = self.call.query.shape[:-1], self.call.key.shape[:-1], self.axes
         others = [axis for axis in range(len(shape)) if axis not in axes]
         outer, queries = [shape[axis] for axis in others], [shape[axis] for axis in axes]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..datatypes import Array, AttentionLayer
+from ..datatypes import AnyAttention, Array, AttentionLayer, UnprojectedAttention
 from ..errors import VerificationError, printable
 from .cases import TIME_AXIS, Case
 from .formula import Result
@@ -77,7 +77,7 @@ class GenuineKeras:
         return heard
 
     def results(
-        self, layer: AttentionLayer, arrays: Mapping[str, Array], cases: Sequence[Case]
+        self, layer: AnyAttention, arrays: Mapping[str, Array], cases: Sequence[Case]
     ) -> list[tuple[Result, Array]]:
         """Output and scores of every case, and the output of the call without scores."""
         process = self.start()
@@ -99,8 +99,26 @@ class GenuineKeras:
             ]
 
 
-def payload(layer: AttentionLayer, arrays: Mapping[str, Array], cases: Sequence[Case]) -> dict[str, Any]:
+def payload(layer: AnyAttention, arrays: Mapping[str, Array], cases: Sequence[Case]) -> dict[str, Any]:
     """What the process needs to know of one layer."""
+    told = weights_of(layer) if isinstance(layer, UnprojectedAttention) else projections_of(layer)
+    data: dict[str, Any] = {"sizes": json.dumps({**told, "cases": len(cases)}), **arrays}
+    for index, case in enumerate(cases):
+        data |= {f"{index}/{name}": getattr(case.call, name) for name in ("query", "key", "value")}
+        if case.call.attends is not None:
+            data[f"{index}/attends"] = case.call.attends
+        if case.mask == "causal mask":
+            data[f"{index}/causal"] = np.array(True)
+    return data
+
+
+def weights_of(layer: UnprojectedAttention) -> dict[str, Any]:
+    """Class, constructor's arguments, and the weights in Keras' order."""
+    return {"class_name": layer.kind, "settings": layer.sizes, "weights": [*layer.arrays]}
+
+
+def projections_of(layer: AttentionLayer) -> dict[str, Any]:
+    """Class, constructor's arguments, and the projections that have weights."""
     settings: dict[str, Any] = {"use_bias": layer.use_bias}
     if layer.num_key_value_heads == layer.num_heads:
         class_name = "MultiHeadAttention"
@@ -114,12 +132,4 @@ def payload(layer: AttentionLayer, arrays: Mapping[str, Array], cases: Sequence[
         settings |= {"num_key_value_heads": layer.num_key_value_heads}
     settings |= {"use_gate": True} if layer.gate else {}
     settings |= {"sliding_window": layer.sliding_window} if layer.sliding_window else {}
-    sizes = {"class_name": class_name, "settings": settings, "roles": [*layer.projections], "cases": len(cases)}
-    data: dict[str, Any] = {"sizes": json.dumps(sizes), **arrays}
-    for index, case in enumerate(cases):
-        data |= {f"{index}/{name}": getattr(case.call, name) for name in ("query", "key", "value")}
-        if case.call.attends is not None:
-            data[f"{index}/attends"] = case.call.attends
-        if case.mask == "causal mask":
-            data[f"{index}/causal"] = np.array(True)
-    return data
+    return {"class_name": class_name, "settings": settings, "roles": [*layer.projections]}

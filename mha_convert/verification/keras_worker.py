@@ -57,8 +57,9 @@ def answer(request: Path) -> Path:
     sizes = json.loads(str(data.pop("sizes")))
     layer = build(sizes, data)
     results: dict[str, Any] = {}
+    ask = call if "roles" in sizes else call_unprojected
     for index in range(sizes["cases"]):
-        output, scores, alone = call(
+        output, scores, alone = ask(
             layer, {key.split("/")[1]: data[key] for key in data if key.startswith(f"{index}/")}
         )
         results |= {f"{index}/output": output, f"{index}/scores": scores, f"{index}/alone": alone}
@@ -73,6 +74,10 @@ def build(sizes: dict[str, Any], data: dict[str, Any]) -> Any:
 
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in sizes["settings"].items()}
     layer = getattr(keras.layers, sizes["class_name"])(dtype="float64", **settings)
+    if "weights" in sizes:
+        layer([data["0/query"], data["0/value"], data["0/key"]])
+        layer.set_weights([data[name] for name in sizes["weights"]])
+        return layer
     layer(data["0/query"], data["0/value"], data["0/key"])
     for role in sizes["roles"]:
         arrays = (data.get(f"{role}.{kind}") for kind in ("kernel", "bias"))
@@ -82,16 +87,32 @@ def build(sizes: dict[str, Any], data: dict[str, Any]) -> Any:
 
 def call(layer: Any, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Output with scores, and the output of a call without them (another path since Keras 3.7)."""
-    import keras
-
     masks = {} if "attends" not in inputs else {"attention_mask": inputs["attends"]}
     if "causal" in inputs:
         masks = {"use_causal_mask": True}
     arguments = (inputs["query"], inputs["value"], inputs["key"])
     output, scores = layer(*arguments, return_attention_scores=True, training=False, **masks)
     alone = layer(*arguments, training=False, **masks)
+    return as_arrays(output, scores, alone)
+
+
+def call_unprojected(layer: Any, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The same of a layer that takes a list, and masks for positions only."""
+    arguments = [inputs["query"], inputs["value"], inputs["key"]]
+    options: dict[str, Any] = {"use_causal_mask": True} if "causal" in inputs else {}
+    if "attends" in inputs and "causal" not in inputs:
+        options["mask"] = [None, inputs["attends"][:, 0]]
+    output, scores = layer(arguments, return_attention_scores=True, training=False, **options)
+    return as_arrays(output, scores, layer(arguments, training=False, **options))
+
+
+def as_arrays(*tensors: Any) -> tuple[Any, Any, Any]:
+    """Whatever the backend returns, in NumPy."""
+    import keras
+
     convert = keras.ops.convert_to_numpy if hasattr(keras, "ops") else lambda tensor: tensor.numpy()
-    return convert(output), convert(scores), convert(alone)
+    first, second, third = (convert(tensor) for tensor in tensors)
+    return first, second, third
 
 
 if __name__ == "__main__":

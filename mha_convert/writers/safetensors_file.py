@@ -43,7 +43,7 @@ def write(path: Path, tensors: Sequence[Tensor], description: str) -> None:
         for tensor in ordered:
             array = tensor.read()
             little = array if array.dtype.kind == "V" else array.astype(array.dtype.newbyteorder("<"), copy=False)
-            file.write(little.view(np.uint8).data if little.size else b"")
+            file.write(little.reshape(-1).view(np.uint8).data if little.size else b"")
 
 
 def layout(tensors: Sequence[Tensor], description: str) -> dict[str, object]:
