@@ -70,7 +70,8 @@ def align(layers: Sequence[AnyAttention], shapes: Shapes, *, in_order: bool = Tr
     Args:
         layers: of the source.
         shapes: of the model's tensors, by their keys.
-        in_order: whether the layers are in the model's order; else numbers in their names tell it, if anything does.
+        in_order: whether the layers with a configuration are in the model's order; of others, numbers in their names
+            tell it, if anything does.
 
     Returns:
         the pairs, and what stays on either side with the reason.
@@ -104,7 +105,10 @@ def align(layers: Sequence[AnyAttention], shapes: Shapes, *, in_order: bool = Tr
             left.append((layer.name, f"{len(alike)} layers of its shapes for {len(mine)} in the model ({places})"))
         elif len({unnumbered(place.prefix) for place in mine}) > 1:
             left.append((layer.name, f"its {len(mine)} places in the model differ in words, so order tells nothing"))
-        elif not in_order and len({unnumbered(other.name) for other in alike}) > 1:
+        elif (
+            not (in_order and all(other.has_config for other in alike))
+            and len({unnumbered(other.name) for other in alike}) > 1
+        ):  # inside custom layers the order is the alphabet's
             left.append((layer.name, f"this file does not tell the order of the {len(alike)} layers of its shapes"))
         else:
             pairs.append(Pair(layer=layer, place=mine[alike.index(layer)], alike=len(alike)))

@@ -68,11 +68,14 @@ def test_without_the_models_order_only_numbers_tell():
     layers = [make_layer(SQUARE, name=name) for name in sorted(names)]
     alignment = align(layers, shapes, in_order=False)
     assert places(alignment) == {name: (f"{i}.", 12) for i, name in enumerate(names)}
-    layers = [make_layer(SQUARE, name=name) for name in ("decoder/attn", "encoder/attn")]
+    names = ("decoder/attn", "encoder/attn")
+    layers = [make_layer(SQUARE, name=name, has_config=True) for name in names]
+    inside_custom_layers = [make_layer(SQUARE, name=name, has_config=False) for name in names]
     shapes = shapes_of(nn.ModuleList([stock(), stock()]))
     assert places(align(layers, shapes)) == {"decoder/attn": ("0.", 2), "encoder/attn": ("1.", 2)}
     why = "this file does not tell the order of the 2 layers of its shapes"
-    assert align(layers, shapes, in_order=False).left_layers == tuple((layer.name, why) for layer in layers)
+    for alignment in (align(layers, shapes, in_order=False), align(inside_custom_layers, shapes)):
+        assert alignment.pairs == () and alignment.left_layers == tuple((name, why) for name in names)
 
 
 def test_a_decoder_is_matched_by_shapes():

@@ -2,6 +2,8 @@
 
 import json
 import os
+import runpy
+import shlex
 import subprocess
 import sys
 
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import TESTS
+from safetensors.torch import load_file
+from test_cli import run
 
 import mha_convert
 from mha_convert.attention_rows import read_attention
@@ -118,6 +122,55 @@ def test_what_a_row_can_get_wrong(hand_written, row, message):
     with pytest.raises(mha_convert.LayerError) as error:
         survey(checkpoint, read_attention(row))
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_bias_that_was_forgotten_is_named(hand_written):
+    checkpoint = mha_convert.read(hand_written / "raw/model.keras")
+    (layer,) = mha_convert.find_layers(checkpoint, read_attention(f"raw:{NUMBERED}"))
+    assert layer.cautions[1] == "beside them the file holds 7 (7,), which no field names and nothing converts"
+    (layer,) = mha_convert.find_layers(checkpoint, read_attention(f"raw:{NUMBERED},output_bias=7"))
+    assert len(layer.cautions) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (f"cross:{TUTORIAL.replace('3', '4')},query_bias=wk/1", "Attention row 'cross': 'cross': 'wq' has a bias of its own, and query_bias is 'wk/1'. Leave query_bias out."),
+        ("cross:num_heads=4,query=wq/0,key=wk,value=wv,output=dense,query_bias=wk/1", "Attention row 'cross': layer 'cross' takes layers/multi_head_attention/wk/vars/1 for its key bias, which is the query bias of layer 'cross' already. Name each bias once."),
+    ],
+)  # fmt: skip
+def test_a_bias_belongs_to_one_kernel(hand_written, row, message):
+    checkpoint = mha_convert.read(hand_written / "tutorial/model.keras")
+    with pytest.raises(mha_convert.LayerError) as error:
+        survey(checkpoint, read_attention(row))
+    assert str(error.value) == message
+    mha_convert.find_layers(checkpoint, read_attention(f"cross:{TUTORIAL.replace('3', '4')},query_bias=wq/1"))
+
+
+def test_module_like_and_rename_with_rows(hand_written, tmp_path):
+    """The rows go with every other option, and into the command that --like gives."""
+    source, row = hand_written / "tutorial/model.keras", V3["tutorial"][0]
+    model = torch.nn.ModuleList([torch.nn.MultiheadAttention(12, 3, batch_first=True) for _ in range(2)])
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    like = ("--attention", row, "--like", "model.pt")
+    text = run("convert", source, "x.safetensors", *like, cwd=tmp_path).stdout
+    command = next(line for line in text.splitlines() if "mha-convert convert" in line)
+    words = shlex.split(command.partition("mha-convert ")[2].replace("TARGET", "by_rules.safetensors"))
+    run(*words, "--module", "attention.py", cwd=tmp_path)
+    run("convert", source, "x.safetensors", *like, "--yes", cwd=tmp_path)
+    assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "by_rules.safetensors").read_bytes()
+    assert mha_convert.verify_file(source, tmp_path / "x.safetensors").proven
+    state = load_file(tmp_path / "x.safetensors")
+    model.load_state_dict(state)
+    written = runpy.run_path(str(tmp_path / "attention.py"))
+    built = written["build"]()
+    built.load_state_dict(written["own_keys"](state))
+    expected = np.load(source.parent / "expected.npz")
+    for number in (0, 1):
+        inputs = torch.from_numpy(expected[f"block_{number}/mha:inputs"])
+        for module in (model[number], built.get_submodule(f"block_{number}.mha")):
+            output = module.eval()(inputs, inputs, inputs)[0].detach().numpy()
+            np.testing.assert_allclose(output, expected[f"block_{number}/mha:output"], atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize("text", ["x = 1", "[[attention", "attention = 1"])

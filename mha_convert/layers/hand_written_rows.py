@@ -26,7 +26,7 @@ def find(root: Group, rows: Sequence[AttentionRow]) -> dict[int, list[AttentionL
 
     Raises:
         LayerError: a row that no group fits, a field that names no kernel, sizes that do not fit each other, or a
-            kernel that two fields name.
+            kernel or bias that two fields name.
     """
     found: dict[int, list[AttentionLayer]] = {}
     uses: dict[str, str] = {}
@@ -35,19 +35,26 @@ def find(root: Group, rows: Sequence[AttentionRow]) -> dict[int, list[AttentionL
         for group in chosen(root, row):
             layer = describe(group, row)
             subject = f"{subject_of(row)}: layer '{printable(layer.name)}'"
-            for role, projection in layer.projections.items():
-                path = projection.kernel.path
+            for what, path in fillings(layer):
                 if path in uses:
                     raise LayerError(
-                        f"{subject} takes {printable(path)} for its {role} kernel, which is {uses[path]} already. "
-                        "Name each kernel once."
+                        f"{subject} takes {printable(path)} for its {what}, which is {uses[path]} already. "
+                        f"Name each {what.rpartition(' ')[2]} once."
                     )
-                uses[path] = f"the {role} kernel of layer '{printable(layer.name)}'"
+                uses[path] = f"the {what} of layer '{printable(layer.name)}'"
             if (layer.name, layer.path) in names:
                 raise LayerError(f"{subject} is described twice. Give one of the two a name of its own: name=NAME.")
             names.add((layer.name, layer.path))
             found.setdefault(id(group), []).append(layer)
     return found
+
+
+def fillings(layer: AttentionLayer) -> Iterator[tuple[str, str]]:
+    """What each stored array is taken for, with its path; zeros in a bias's place are not stored."""
+    for role, projection in layer.projections.items():
+        yield f"{role} kernel", projection.kernel.path
+        if projection.bias is not None and projection.bias.path == projection.bias.made_of[0].path:
+            yield f"{role} bias", projection.bias.path
 
 
 def subject_of(row: AttentionRow) -> str:
@@ -87,7 +94,8 @@ def parts(group: Group) -> dict[str, Group | Variable]:
 def describe(group: Group, row: AttentionRow) -> AttentionLayer:
     """The layer, with kernels of rank 3."""
     subject = f"{subject_of(row)}: '{printable(group.name or MODEL)}'"
-    stored = stored_arrays(parts(group), row, subject)
+    known = parts(group)
+    stored = stored_arrays(known, row, subject)
     shared = row.num_key_value_heads or row.num_heads
     heads = {"query": row.num_heads, "key": shared, "value": shared, "output": row.num_heads}
     facts = list(size_faults({role: kernel.shape for role, (kernel, _) in stored.items()}, heads))
@@ -109,6 +117,8 @@ def describe(group: Group, row: AttentionRow) -> AttentionLayer:
         f"its {', '.join(bare)} {'has' if len(bare) == 1 else 'have'} no bias, and zeros are put in its place, which "
     )
     zeros += "the ledger counts as parameters"
+    beside = unnamed(known, row, stored)
+    rest = f"beside them the file holds {', '.join(beside)}, which no field names and nothing converts"
     made = {role: projection(role, *stored[role], heads[role], has_bias) for role in ROLES}
     return AttentionLayer(
         name=row.name or group.name or UNNAMED,
@@ -119,7 +129,12 @@ def describe(group: Group, row: AttentionRow) -> AttentionLayer:
         value=made["value"],
         output=made["output"],
         class_name=group.config.title if group.config else None,
-        cautions=(caution, *([zeros] if has_bias and bare else []), *([doubt] if doubt else [])),
+        cautions=(
+            caution,
+            *([rest] if beside else []),
+            *([zeros] if has_bias and bare else []),
+            *([doubt] if doubt else []),
+        ),
         assumed=doubt,
         more=caution,
         row=row,
@@ -138,13 +153,29 @@ def stored_arrays(known: Mapping[str, Group | Variable], row: AttentionRow, subj
         if kernel is None:
             raise LayerError(f"{subject} has no {role} kernel '{printable(name)}': {what_is(name, known)}.")
         if role in row.biases:
-            named = known.get(row.biases[role])
+            other = row.biases[role]
+            named = known.get(other)
             if not isinstance(named, Variable) or len(named.shape) != 1:
-                other = row.biases[role]
                 raise LayerError(f"{subject} has no {role} bias '{printable(other)}': {what_is(other, known)}.")
+            if bias is not None and bias.path != named.path:
+                raise LayerError(
+                    f"{subject}: '{printable(name)}' has a bias of its own, and {role}_bias is '{printable(other)}'. "
+                    f"Leave {role}_bias out."
+                )
             bias = named
         found[role] = kernel, bias
     return found
+
+
+def unnamed(known: Mapping[str, Group | Variable], row: AttentionRow, stored: Mapping[str, Stored]) -> list[str]:
+    """Variables beside a kernel that is a variable itself: perhaps a bias that was forgotten."""
+    used = {variable.path for pair in stored.values() for variable in pair if variable is not None}
+    places = {name.rpartition("/")[0] for name in row.kernels.values() if isinstance(known[name], Variable)}
+    return [
+        f"{printable(name)} {item.shape}"
+        for name, item in known.items()
+        if isinstance(item, Variable) and item.path not in used and name.rpartition("/")[0] in places
+    ]
 
 
 def dense(part: Group | Variable | None) -> tuple[Variable | None, Variable | None]:
