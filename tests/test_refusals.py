@@ -6,6 +6,8 @@ from dataclasses import replace
 import h5py
 import numpy as np
 import pytest
+import torch
+from corpus_files import arrays, rows
 from layer_cases import CASES, make_layer
 
 import mha_convert
@@ -247,7 +249,7 @@ def put(place, shape):
         (remove("output_dense/vars/0"), "the file holds no output kernel"),
         (remove("value_dense/vars/0"), "the file holds no value kernel"),
         (put("_gate_dense/vars/1", (4, 8)), "the file holds no gate kernel"),
-        (remove("key_dense/vars/1"), "key without bias, the other projections with one"),
+        (remove("value_dense/vars/1"), "value without bias, the other projections with one"),
         (put("key_dense/vars/0", (32, 2, 8)), "key kernel (32, 2, 8) and value kernel (32, 4, 8) have different heads"),
         (
             put("key_dense/vars/0", (32, 4, 6)),
@@ -267,6 +269,35 @@ def test_layers_that_are_not_quite_attention_are_named_and_block(golden, tmp_pat
     assert reason in found.reason and found.blocking
     with pytest.raises(mha_convert.LayerError, match="is not converted"):
         mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize("layout", ["mha", "linear"])
+def test_a_key_without_bias_gives_what_keras_gives_with_one(golden, tmp_path, layout):
+    """Its bias adds one number to all scores of a query, and softmax takes that away."""
+    source, target = golden / "keras-3.15.1/square.weights.h5", tmp_path / "x.safetensors"
+    with h5py.File(source) as file:
+        assert np.abs(file["layers/multi_head_attention/key_dense/vars/1"][()]).max() > 0.01
+    edited(golden, tmp_path, remove("key_dense/vars/1"))
+    report = mha_convert.convert_file(tmp_path / "x.weights.h5", target, layout=layout)
+    (name,) = report.ledgers
+    assert report.proven and report.ledgers[name].target == 4 * (32 * 32 + 32)
+    assert any("its key has no bias (as in Whisper), and zeros are put in its place" in note for note in report.notes)
+    (file,) = (row for row in rows(golden) if row.path == source)
+    keras = arrays(file, 0)
+    module = mha_convert.load_modules(target)[name]
+    inputs = (torch.from_numpy(keras[name]) for name in ("query", "key", "value"))
+    output, scores = module(*inputs, average_attn_weights=False)
+    np.testing.assert_allclose(output.detach(), keras["plain_out_s"], atol=2e-6)
+    np.testing.assert_allclose(scores.detach(), keras["plain_scores"], atol=2e-6)
+
+
+def test_a_key_without_bias_is_refused_where_the_class_computes_more(golden, tmp_path):
+    def edit(group):
+        del group["key_dense/vars/1"]
+        group["rope/vars/0"] = np.ones(2, "f4")
+
+    (found,) = edited(golden, tmp_path, edit).lookalikes
+    assert "key without bias, the other projections with one" in found.reason and found.blocking
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-import numpy as np
-
 from ..datatypes import ROLES, Array, AttentionLayer, AttentionRow, Group, Projection, Variable
 from ..errors import LayerError, printable
+from .absent_bias import no_bias
 from .multi_head_attention import GQA, MHA
 from .storages import FLOATS
 
@@ -239,7 +238,7 @@ def projection(role: str, kernel: Variable, bias: Variable | None, heads: int, h
         inputs, outputs = (heads, rows // heads), (columns,)
     shape, bias_shape = inputs + outputs, outputs
     if bias is None:
-        return Projection(viewed(kernel, shape), zeros(kernel, bias_shape) if has_bias else None)
+        return Projection(viewed(kernel, shape), no_bias(kernel, bias_shape) if has_bias else None)
     return Projection(viewed(kernel, shape), viewed(bias, bias_shape))
 
 
@@ -251,17 +250,6 @@ def viewed(variable: Variable, shape: tuple[int, ...]) -> Variable:
     )
 
 
-def zeros(kernel: Variable, shape: tuple[int, ...]) -> Variable:
-    """A bias that adds nothing."""
-    path = f"zeros, as there is no bias beside {kernel.path}"
-    return Variable(path=path, shape=shape, dtype=kernel.dtype, made_of=(kernel,), read=partial(no_bias, kernel, shape))
-
-
 def reshaped(variable: Variable, shape: tuple[int, ...]) -> Array:
     """Read the numbers."""
     return variable.read().reshape(shape)
-
-
-def no_bias(kernel: Variable, shape: tuple[int, ...]) -> Array:
-    """Make the zeros, in the kernel's dtype."""
-    return np.zeros(shape, kernel.read().dtype)

@@ -4,10 +4,12 @@ https://keras.io/api/layers/attention_layers/multi_head_attention/
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..datatypes import AttentionLayer, Group, LayerConfig, Lookalike, Projection, Variable
 from ..errors import LayerError, printable
+from .absent_bias import KEY_CAUTION, no_bias
 from .other_mathematics import NEXT_STEP, computes_more
 from .stored_kernels import Restoration, restore
 
@@ -58,6 +60,9 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
     problem = renamed(group, parts) or twice(group) or incomplete(parts)
     found = Restoration(problem=problem) if problem else restore(parts, group.config)
+    more = computes_more(group, ancestors, known_children())
+    if not more:  # a rotated key's bias, for one, would make a difference
+        found = with_key_bias(found)
     problem = found.problem or disagreement(found.projections)
     if problem:
         reason, next_step = problem
@@ -67,7 +72,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
         )
     if found.projections["key"].kernel.shape[1] != found.projections["query"].kernel.shape[1]:
         kind = GQA
-    layer = describe(group, kind, found, computes_more(group, ancestors, known_children()))
+    layer = describe(group, kind, found, more)
     check_config(layer, group.config)
     return layer
 
@@ -125,6 +130,15 @@ def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
     if not missing:
         return None
     return f"the file holds no {' and no '.join(missing)} kernel", "Save the model again; this file lost weights"
+
+
+def with_key_bias(found: Restoration) -> Restoration:
+    """The same, with a bias of zeros where the key alone has none."""
+    if [role for role, projection in found.projections.items() if projection.bias is None] != ["key"]:
+        return found
+    kernel = found.projections["key"].kernel
+    key = Projection(kernel, no_bias(kernel, kernel.shape[1:]))
+    return replace(found, projections={**found.projections, "key": key}, cautions=(*found.cautions, KEY_CAUTION))
 
 
 def disagreement(projections: Mapping[str, Projection]) -> tuple[str, str] | None:
