@@ -139,7 +139,9 @@ class Hdf5Group:
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is in this group itself, and not a link to elsewhere."""
-        return isinstance(self.group.get(name, getlink=True), h5py.HardLink)
+        links = self.group.id.links
+        encoded = name.encode("utf-8", "surrogateescape")
+        return bool(links.exists(encoded) and links.get_info(encoded).type == h5py.h5l.TYPE_HARD)
 
     def __getitem__(self, name: str) -> "Hdf5Group | Hdf5Array":
         """What is called ``name`` directly in this group; a link to elsewhere is refused, unfollowed."""
