@@ -1,7 +1,6 @@
 """Numbers flow in blocks: memory is bounded whatever a tensor's size, and an error on the way leaves nothing behind."""
 
 import errno
-import shutil
 import tracemalloc
 import zipfile
 
@@ -13,6 +12,7 @@ from layer_cases import CASES, case, ids, make_layer
 import mha_convert
 from mha_convert import conversion
 from mha_convert.errors import LayoutError, ReadError, WriteError
+from mha_convert.readers import _deflated, keras_zip
 from mha_convert.writers import safetensors_file
 
 WIDE = case("wide enough for several blocks", 8, 64, 48, features=512)
@@ -81,6 +81,7 @@ def hdf5_model(path, layers=8, width=256, **storage):
     random = np.random.default_rng(0)
     shapes = dict.fromkeys(("query", "key", "value"), (width, 4, width // 4)) | {"output": (4, width // 4, width)}
     with h5py.File(path, "w") as file:
+        file.create_group("vars")
         for index in range(layers):
             name = "multi_head_attention" + (f"_{index}" if index else "")
             for role, shape in shapes.items():
@@ -169,13 +170,42 @@ def test_targets_are_the_same_bytes_with_any_number_of_threads(tmp_path, monkeyp
     assert len(found) == 1
 
 
-def test_a_deflated_keras_file_gives_the_same_target(golden, tmp_path):
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_a_compressed_keras_file_gives_the_same_target(golden, tmp_path, compression, monkeypatch):
+    """Also where a page of the inflated content is smaller than what is read at once."""
     source = golden / "keras-3.15.1/square.keras"
-    shutil.copyfile(source, tmp_path / "stored.keras")
-    packed_again(source, tmp_path / "deflated.keras", zipfile.ZIP_DEFLATED)
+    packed_again(source, tmp_path / "x.keras", compression)
     targets = []
-    for name in ("stored", "deflated"):
-        mha_convert.convert_file(tmp_path / f"{name}.keras", tmp_path / f"{name}.safetensors")
-        stored = mha_convert.open_target(tmp_path / f"{name}.safetensors")
+    for page in (_deflated.PAGE, 1000, None):
+        monkeypatch.setattr(_deflated, "PAGE", page or 1000)
+        monkeypatch.setattr(_deflated, "PIECE", 100)
+        target = tmp_path / f"{page}.safetensors"
+        mha_convert.convert_file(tmp_path / "x.keras" if page else source, target)
+        stored = mha_convert.open_target(target)
         targets.append({key: stored.read(key).numpy().tobytes() for key in stored.shapes})
-    assert targets[0] == targets[1]
+    assert targets[0] == targets[1] == targets[2]
+
+
+def test_a_deflated_keras_file_is_never_in_memory_as_a_whole(golden, tmp_path, monkeypatch):
+    monkeypatch.setattr(_deflated, "PAGE", 256 << 10)
+    monkeypatch.setattr(keras_zip, "CHUNK", 256 << 10)
+    weights = hdf5_model(tmp_path / "x.weights.h5", layers=12)
+    with zipfile.ZipFile(tmp_path / "x.keras", "w", zipfile.ZIP_DEFLATED) as new:
+        new.writestr("config.json", "{}")
+        new.write(weights, "model.weights.h5")
+    source, target = tmp_path / "x.keras", tmp_path / "x.safetensors"
+    peak = peak_of(lambda: mha_convert.convert_file(source, target, reference="none"))
+    assert peak < 7 << 20 < weights.stat().st_size // 1.5
+
+
+def test_damage_inside_a_deflated_member_is_an_error(golden, tmp_path):
+    source = packed_again(golden / "keras-3.15.1/square.keras", tmp_path / "whole.keras", zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(source) as archive:
+        place = archive.getinfo("model.weights.h5").header_offset + 2000
+    for flip in range(0, 6000, 500):
+        data = bytearray(source.read_bytes())
+        data[place + flip] ^= 0x55
+        (tmp_path / "x.keras").write_bytes(data)
+        with pytest.raises(ReadError, match="damaged"):
+            mha_convert.convert_file(tmp_path / "x.keras", tmp_path / "x.safetensors", reference="none")
+        assert not (tmp_path / "x.safetensors").exists()
