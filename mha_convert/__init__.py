@@ -6,7 +6,6 @@
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from .verification import verify
     from .writers import open_target, write
 
-__version__ = version("mha-convert")
 
 # Where each public name lives; loaded when it is first asked for, so that `import mha_convert` costs nothing.
 _HOMES = {
@@ -120,7 +118,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its home (PEP 562)."""
+    """Load a public name from its home (PEP 562); the version is looked up when it is asked for."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("mha-convert")
     if name not in _HOMES:
         raise AttributeError(f"module 'mha_convert' has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

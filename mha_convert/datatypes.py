@@ -543,12 +543,16 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """One tensor to be written, described but not made; ``read()`` makes it, in C order."""
+    """One tensor to be written, described but not made; in C order.
+
+    ``read()`` makes it as a whole, ``blocks()`` in blocks of rows, one after another.
+    """
 
     key: str
     shape: tuple[int, ...]
     dtype: str
     read: Callable[[], Array] = field(repr=False, compare=False)
+    blocks: Callable[[], Iterator[Array]] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import numpy as np
 
@@ -94,6 +93,8 @@ def locate(place: StrPath) -> Path:
 
 def local_path(url: str) -> Path:
     """The path in a ``file://`` URL, which escapes what URLs do not allow."""
+    from urllib.request import url2pathname  # with all of HTTP: only where such a URL is met
+
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise ReadError(f"{printable(url)}: names the machine '{printable(parts.netloc)}'. Write file:///path.")

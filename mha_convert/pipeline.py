@@ -3,8 +3,9 @@
 read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify the draft ─▶ give it its name
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -100,14 +101,30 @@ def convert_file(
     )
     if strict:
         refuse_more([item.layer for item in chosen.layers])
-    checkpoint.check()
     with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
         if module is not None:
             text = module_source(chosen, name_of(source), path.name)
             stack.enter_context(draft(Path(module), overwrite=overwrite)).write_text(text, encoding="utf-8")
         drafted = stack.enter_context(draft(path, overwrite=overwrite))
-        writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
+        with checked(checkpoint):
+            writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
         return prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
+
+
+@contextmanager
+def checked(checkpoint: Checkpoint) -> Iterator[None]:
+    """Compare the source with its checksums in a thread beside the block; the block ends when both have ended.
+
+    A block that fails on a damaged source fails with what is wrong with the source.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        check = pool.submit(checkpoint.check)
+        try:
+            yield
+        except Exception:
+            check.result()
+            raise
+        check.result()
 
 
 def plan_file(

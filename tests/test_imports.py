@@ -109,6 +109,40 @@ def test_inspect_and_unproven_conversion_need_neither_torch_nor_keras(samples, t
     assert not modules_after(CLI, "convert", str(samples / "translator.h5"), target, "--reference", "none") & set(HEAVY)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect", "six_heads.keras"),
+        ("inspect", "--json", "encoder.weights.h5"),
+        ("explain", "six_heads.keras"),
+        ("convert", "--list-keys", "six_heads.keras", "x.safetensors"),
+        ("convert", "--reference", "none", "six_heads.keras", "x.safetensors"),
+        ("convert", "--reference", "none", "encoder.weights.h5", "x.safetensors", "--layout", "linear"),
+    ],
+    ids=" ".join,
+)
+def test_whatever_proves_nothing_starts_fast(arguments, samples, tmp_path):
+    """Neither torch nor Keras, nor what costs as much as a small conversion and is not needed for local files."""
+    places = {name: str(samples / name) for name in ("six_heads.keras", "encoder.weights.h5")}
+    places["x.safetensors"] = str(tmp_path / "x.safetensors")
+    loaded = modules_after(CLI, *(places.get(argument, argument) for argument in arguments))
+    assert not loaded & {*HEAVY, "safetensors", "fsspec", "upath", "ssl", "sympy", "scipy"}
+
+
+def test_a_local_conversion_loads_no_http(samples, tmp_path):
+    code = CLI + "\n" + "bad = {'urllib.request', 'http.client'} & set(sys.modules)\nassert not bad, bad"
+    target = str(tmp_path / "x.safetensors")
+    modules_after(code, "convert", "--reference", "none", str(samples / "six_heads.keras"), target)
+    with pytest.raises(subprocess.CalledProcessError):
+        modules_after("import http.client\n" + code, "inspect", str(samples / "six_heads.keras"))
+
+
+def test_the_command_asks_for_one_thread_unless_the_user_did():
+    code = "import os\nfrom mha_convert.cli import main\ntry:\n    main()\nexcept SystemExit: pass\nassert os.environ['OPENBLAS_NUM_THREADS'] == {!r}"
+    modules_after(code.format("1"), "--help")
+    modules_after("import os\nos.environ['OPENBLAS_NUM_THREADS'] = '3'\n" + code.format("3"), "--help")
+
+
 def test_proof_needs_no_keras(samples, tmp_path):
     loaded = modules_after(CLI, "convert", str(samples / "translator.h5"), str(tmp_path / "x.safetensors"))
     assert "torch" in loaded and not loaded & {"tensorflow", "keras", "jax"}

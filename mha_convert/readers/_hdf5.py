@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import h5py
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from ..datatypes import Array, Role, Variable
 from ..errors import ReadError, printable
 from ..locations import fetch, is_remote, open_binary, size_of
+from ._deflated import Deflated
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 STORED_AS = {"V2": "bfloat16"}  # Keras writes bfloat16 as 2 opaque bytes; no other 2-byte opaque type is known.
@@ -30,10 +31,10 @@ MAX_DEPTH = 64
 
 
 class FileWindow(io.RawIOBase):
-    """A part of a file as a file of its own: the HDF5 image inside an uncompressed zip member."""
+    """A part of a file as a file of its own: the HDF5 image inside a zip member; or ``content``, where it is given."""
 
-    def __init__(self, path: Path, start: int, size: int) -> None:
-        self.file, self.start, self.size, self.position = open_binary(path), start, size, 0
+    def __init__(self, file: IO[bytes] | None, start: int, size: int, content: "bytes | Deflated" = b"") -> None:
+        self.file, self.start, self.size, self.content, self.position = file, start, size, content, 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move within the window."""
@@ -47,9 +48,12 @@ class FileWindow(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer`` from the window; h5py calls this."""
-        self.file.seek(self.start + self.position)
         part = memoryview(buffer)[: max(0, self.size - self.position)]
-        content = self.file.read(len(part))
+        if self.file is None:
+            content = self.content[self.position : self.position + len(part)]
+        else:
+            self.file.seek(self.start + self.position)
+            content = self.file.read(len(part))
         part[: len(content)] = content
         self.position += len(content)
         return len(content)
@@ -64,18 +68,19 @@ class FileWindow(io.RawIOBase):
 
     def close(self) -> None:
         """Close the underlying file."""
-        self.file.close()
+        if self.file is not None:
+            self.file.close()
         super().close()
 
 
 @dataclass(frozen=True)
 class Hdf5Image:
-    """Where an HDF5 file lies: a window of ``path``, or ``content`` held in memory (a compressed zip member)."""
+    """Where an HDF5 file lies: a window of ``path``, or the ``content`` of a compressed zip member."""
 
     path: Path
     start: int = 0
     size: int | None = None
-    content: bytes | None = None
+    content: bytes | Deflated | None = None
 
     @contextmanager
     def open(self) -> Iterator["Hdf5Group"]:
@@ -92,17 +97,17 @@ class Hdf5Image:
                 "The file is damaged or incomplete; copy or download it again."
             ) from error
 
-    def stream(self) -> io.RawIOBase | io.BytesIO:
+    def stream(self) -> FileWindow:
         """The bytes of the image, seekable; a window beyond the file's end is refused."""
         if self.content is not None:
-            return io.BytesIO(self.content)
+            return FileWindow(None, 0, self.length, self.content)
         size = size_of(self.path)
         if self.start + self.length > size:
             raise ReadError(
                 f"{self.path}: its weights would end at byte {self.start + self.length}, but the file has {size}. "
                 "The file is damaged; copy or download it again."
             )
-        return FileWindow(self.path, self.start, self.length)
+        return FileWindow(open_binary(self.path), self.start, self.length)
 
     @property
     def length(self) -> int:
@@ -113,15 +118,15 @@ class Hdf5Image:
 
     def part(self, offset: int, size: int) -> Array:
         """``size`` bytes from ``offset`` on, read-only: a view where the image is local, a copy from a store."""
-        if self.content is None and is_remote(self.path):
+        if self.content is not None:
+            return np.frombuffer(self.content[offset : offset + size], np.uint8)
+        if is_remote(self.path):
             return fetch(self.path, self.start + offset, size)
         return self.mapped[offset : offset + size]
 
     @cached_property
     def mapped(self) -> Array:
         """The whole image as bytes, mapped and not loaded."""
-        if self.content is not None:
-            return np.frombuffer(self.content, np.uint8)
         return fetch(self.path, self.start, self.length)
 
 
@@ -139,7 +144,9 @@ class Hdf5Group:
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is in this group itself, and not a link to elsewhere."""
-        return isinstance(self.group.get(name, getlink=True), h5py.HardLink)
+        links = self.group.id.links
+        encoded = name.encode("utf-8", "surrogateescape")
+        return bool(links.exists(encoded) and links.get_info(encoded).type == h5py.h5l.TYPE_HARD)
 
     def __getitem__(self, name: str) -> "Hdf5Group | Hdf5Array":
         """What is called ``name`` directly in this group; a link to elsewhere is refused, unfollowed."""

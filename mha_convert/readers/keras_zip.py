@@ -11,12 +11,13 @@ from ..datatypes import Checkpoint
 from ..errors import ReadError, printable
 from ..locations import SMALL, is_remote, open_binary
 from ._config import MAX_JSON, Json, parse_json, refuse_architecture
+from ._deflated import Deflated
 from ._hdf5 import Hdf5Image
 from ._v3_layout import read_weights
 
 FORMAT = "keras"
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-CHUNK = 16 << 20
+CHUNK = 4 << 20
 MAX_RATIO = 1100  # deflate cannot do better than 1032:1
 UNCHECKED = "Only parts of the file were fetched, so the zip's checksum of the weights was not verified."
 LOCAL_MAGIC = b"PK\x03\x04"
@@ -103,19 +104,22 @@ def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
 
 
 def weights_image(archive: zipfile.ZipFile, file: IO[bytes], path: Path) -> Hdf5Image:
-    """Where the HDF5 member lies; a compressed one (a zip made by hand) is inflated into memory."""
+    """Where the HDF5 member lies; a compressed one (a zip made by hand) is inflated where it is read."""
     member = archive.getinfo(WEIGHTS)
-    if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
-        file.seek(member.header_offset)
-        head = file.read(LOCAL_HEADER.size)
-        if len(head) < LOCAL_HEADER.size or not head.startswith(LOCAL_MAGIC):
-            raise zipfile.BadZipFile(f"no local header of {WEIGHTS} at byte {member.header_offset}")
-        header = LOCAL_HEADER.unpack(head)
-        start = member.header_offset + LOCAL_HEADER.size + header[-2] + header[-1]
-        return Hdf5Image(path, start, member.file_size)
+    is_encrypted = member.flag_bits & 1
     if member.file_size > MAX_RATIO * max(member.compress_size, 1):
         raise ReadError(
             f"{path}: {WEIGHTS} says that {member.compress_size} bytes inflate to {member.file_size}, more than "
             "a zip can hold. This is not a file that Keras wrote."
         )
-    return Hdf5Image(path, content=archive.read(WEIGHTS))
+    if is_encrypted or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return Hdf5Image(path, content=archive.read(WEIGHTS))
+    file.seek(member.header_offset)
+    head = file.read(LOCAL_HEADER.size)
+    if len(head) < LOCAL_HEADER.size or not head.startswith(LOCAL_MAGIC):
+        raise zipfile.BadZipFile(f"no local header of {WEIGHTS} at byte {member.header_offset}")
+    header = LOCAL_HEADER.unpack(head)
+    start = member.header_offset + LOCAL_HEADER.size + header[-2] + header[-1]
+    if member.compress_type == zipfile.ZIP_DEFLATED:
+        return Hdf5Image(path, content=Deflated(path, start, member.compress_size, member.file_size))
+    return Hdf5Image(path, start, member.file_size)

@@ -27,9 +27,10 @@ from ..datatypes import (
 from ..errors import VerificationError, printable
 from ..writers import StoredTarget
 from . import cases, formula, unprojected
-from .cases import Case
+from .cases import Case, apart, together
 from .formula import FLOAT32, FLOAT64, Result, holds_exactly
 from .genuine_keras import GenuineKeras
+from .pytorch import module_in_float64, one_thread, run
 
 if TYPE_CHECKING:
     import torch
@@ -103,6 +104,7 @@ def verify(plan: Plan, target: StoredTarget, *, reference: str = "numpy", on_pro
     comparisons: list[Comparison] = []
     ledgers: dict[str, Ledger] = {}
     with ExitStack() as stack:
+        stack.enter_context(one_thread())
         keras = stack.enter_context(GenuineKeras()) if reference == "keras" else None
         for index, item in enumerate(plan.layers):
             if on_progress:
@@ -139,7 +141,7 @@ def check_keys(plan: Plan, target: StoredTarget) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerProof:
-    """One layer in hand: Keras' arrays in float64, the exact tensors, and those of the target."""
+    """One layer in hand: Keras' arrays in float64, the tensors of the target, and the exact ones where they differ."""
 
     item: LayerPlan
     arrays: Mapping[str, Array]
@@ -153,46 +155,51 @@ class LayerProof:
         """Read both files again and make the bit-for-bit statement."""
         arrays = source_arrays(item.layer)
         dtype = plan.dtype or item.layer.dtype
-        exact = {rule.target: conversion.apply(rule, item, "float64") for rule in item.rules}
-        found = {rule.target: target.read(item.key(rule.target)) for rule in item.rules}
-        stored = tuple(compare_bits(item, key, exact[key], found[key], dtype) for key in exact)
+        exact, found, stored = {}, {}, []
+        for rule in item.rules:
+            converted = conversion.apply(rule, item, "float64")
+            tensor = found[rule.target] = target.read(item.key(rule.target))
+            stored.append(compare_bits(item, rule.target, converted, tensor, dtype))
+            if stored[-1].rounded:
+                exact[rule.target] = converted
         return cls(
             item=item,
             arrays=arrays,
             exact=exact,
             found=found,
-            stored=stored,
-            rounded=rounded_arrays(item, dtype) if any(tensor.rounded for tensor in stored) else {},
+            stored=tuple(stored),
+            rounded=rounded_arrays(item, dtype) if exact else {},
         )
 
     def comparisons(self, keras: GenuineKeras | None) -> Iterator[Comparison]:
         """Every measured difference."""
         from ..writers.torch_file import as_tensor
-        from .pytorch import module_in_float64, run
 
         layer, maths = self.item.layer, MATHEMATICS[type(self.item.layer)]
         calls = maths.cases(layer, self.arrays)
-        exact = {key: as_tensor(array) for key, array in self.exact.items()} if self.rounded else self.found
+        every = together(calls)
+        exact = {**self.found, **{key: as_tensor(array) for key, array in self.exact.items()}}
         module = module_in_float64(self.item.module, exact)
         genuine = keras.results(layer, self.arrays, calls) if keras else [None] * len(calls)
         results = [run(module, case, layer.num_heads) for case in calls]
-        for case, result, theirs in zip(calls, results, genuine, strict=True):
-            expected = case.in_keras_axes(maths.attention(self.arrays, case.inputs))
-            honest = maths.arithmetic_effect(self.arrays, case.inputs, inside=FLOAT64, outside=FLOAT64)
-            yield from self.compare(case, result, (expected, expected.output), NUMPY, honest)
-            if keras and theirs:
-                room = {"inside": maths.keras_roundoff, "outside": FLOAT64}
-                allowed = maths.arithmetic_effect(self.arrays, case.inputs, **room)
-                yield from self.compare(case, result, theirs, keras.name, allowed)
+        formulas = apart(maths.attention(self.arrays, every), calls)
+        expected = [case.in_keras_axes(one) for case, one in zip(calls, formulas, strict=True)]
+        honest = apart(maths.arithmetic_effect(self.arrays, every, inside=FLOAT64, outside=FLOAT64), calls)
+        for case, result, ours, slack in zip(calls, results, expected, honest, strict=True):
+            yield from self.compare(case, result, (ours, ours.output), NUMPY, slack)
+        if keras:
+            room = {"inside": maths.keras_roundoff, "outside": FLOAT64}
+            allowed = apart(maths.arithmetic_effect(self.arrays, every, **room), calls)
+            for case, result, theirs, slack in zip(calls, results, genuine, allowed, strict=True):
+                if theirs:
+                    yield from self.compare(case, result, theirs, keras.name, slack)
         if self.rounded:
             module = module_in_float64(self.item.module, self.found)
-            for case in calls:
-                expected = case.in_keras_axes(maths.attention(self.arrays, case.inputs))
-                effect = maths.rounding_effect(self.arrays, case.inputs, self.rounded)
-                honest = maths.arithmetic_effect(self.arrays, case.inputs, inside=FLOAT64, outside=FLOAT64)
-                allowed = Result(output=effect.output + honest.output, scores=effect.scores + honest.scores)
+            effects = apart(maths.rounding_effect(self.arrays, every, self.rounded), calls)
+            for case, ours, slack, effect in zip(calls, expected, honest, effects, strict=True):
+                allowed_here = Result(output=effect.output + slack.output, scores=effect.scores + slack.scores)
                 result = run(module, case, layer.num_heads)
-                yield from self.compare(case, result, (expected, expected.output), NUMPY, allowed, weights="stored")
+                yield from self.compare(case, result, (ours, ours.output), NUMPY, allowed_here, weights="stored")
 
     def compare(
         self,

@@ -78,6 +78,26 @@ def cases(layer: AttentionLayer, arrays: Mapping[str, Array]) -> tuple[Case, ...
     )
 
 
+def together(calls: Sequence[Case]) -> Inputs:
+    """The formula's inputs of all calls as one batch: they differ in their masks alone, so kernels are read once."""
+    every = [call.inputs for call in calls]
+    shape = (len(every[0].query), every[0].query.shape[1], every[0].key.shape[1])
+    return Inputs(
+        query=np.concatenate([inputs.query for inputs in every]),
+        key=np.concatenate([inputs.key for inputs in every]),
+        value=np.concatenate([inputs.value for inputs in every]),
+        attends=np.concatenate(
+            [np.ones(shape, bool) if inputs.attends is None else inputs.attends for inputs in every]
+        ),
+    )
+
+
+def apart(result: Result, calls: Sequence[Case]) -> list[Result]:
+    """Each call's part of the result for all of them together."""
+    outputs, scores = np.split(result.output, len(calls)), np.split(result.scores, len(calls))
+    return [Result(output=one, scores=other) for one, other in zip(outputs, scores, strict=True)]
+
+
 def lengths(rank: int, axes: Sequence[int], which: int) -> list[int]:
     """Sizes between batch and features, of the query (0) or the key (1)."""
     sizes = [OTHER_LENGTH] * (rank - 2)

@@ -1,6 +1,7 @@
 """Runs a real module on a case, in float64."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 def module_in_float64(spec: ModuleSpec, tensors: "Mapping[str, torch.Tensor]") -> "nn.Module":
     """The module with exactly these numbers."""
     return build_module(spec, {key: tensor.double() for key, tensor in tensors.items()})
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch's matrices are small here, and its threads and NumPy's would wait for each other, spinning."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def run(module: "nn.Module", case: Case, num_heads: int) -> tuple[Result, Array]:

@@ -4,7 +4,6 @@ A target behind a URL is written to a local file first, and brought to its store
 """
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,7 +38,7 @@ def draft(target: Path, *, overwrite: bool) -> Iterator[Path]:
                 copy.unlink()
         return
     final = target.resolve()
-    path = final.with_name(f".{final.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.draft")
+    path = final.with_name(f".{final.name[:100]}.{os.getpid()}-{os.urandom(4).hex()}.draft")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield path

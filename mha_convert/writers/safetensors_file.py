@@ -6,8 +6,13 @@ https://huggingface.co/docs/safetensors/index#format
 
 import json
 import math
+import os
 import struct
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from io import FileIO
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +31,7 @@ CODES = {"float64": ("F64", 8), "float32": ("F32", 4), "float16": ("F16", 2), "b
 NAMES = {code: name for name, (code, _) in CODES.items()}
 METADATA, DESCRIPTION = "__metadata__", "mha_convert"
 ALIGNMENT = 8
+WORKERS = 2  # one makes the next tensor while the other is written; more would only need more memory
 
 
 def accepts(head: bytes, path: Path) -> bool:
@@ -34,16 +40,45 @@ def accepts(head: bytes, path: Path) -> bool:
 
 
 def write(path: Path, tensors: Sequence[Tensor], description: str) -> None:
-    """Write tensor by tensor; the same plan gives the same bytes."""
+    """Write block by block; the same plan gives the same bytes."""
     ordered = sorted(tensors, key=lambda tensor: -CODES[tensor.dtype][1])  # stable; keeps every tensor aligned
     header = json.dumps(layout(ordered, description), separators=(",", ":"), ensure_ascii=False).encode()
     header += b" " * (-len(header) % ALIGNMENT)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        for tensor in ordered:
-            array = tensor.read()
-            little = array if array.dtype.kind == "V" else array.astype(array.dtype.newbyteorder("<"), copy=False)
-            file.write(little.reshape(-1).view(np.uint8).data if little.size else b"")
+    start = path.write_bytes(struct.pack("<Q", len(header)) + header)
+    places = accumulate((size_of(tensor) for tensor in ordered), initial=start)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for _ in pool.map(partial(put, path), ordered, places):
+            pass
+
+
+def put(path: Path, tensor: Tensor, place: int) -> None:
+    """Write one tensor to its place in the file."""
+    with path.open("r+b", buffering=0) as file:
+        file.seek(place)
+        for block in tensor.blocks():
+            little = block if block.dtype.kind == "V" else block.astype(block.dtype.newbyteorder("<"), copy=False)
+            write_all(file, little.reshape(-1).view(np.uint8).data)
+        start_writeback(file, place, size_of(tensor))
+
+
+def write_all(file: FileIO, content: memoryview) -> None:
+    """Write all of it; one call of the operating system may write less."""
+    while content:
+        content = content[file.write(content) :]
+
+
+def start_writeback(file: FileIO, place: int, size: int) -> None:
+    """Let the disk begin while the next tensors are made, so that the wait at the end is short.
+
+    Linux starts to write the dirty pages of a range that it is told is not needed, and keeps them till they are clean.
+    """
+    if hasattr(os, "posix_fadvise") and size:
+        os.posix_fadvise(file.fileno(), place, size, os.POSIX_FADV_DONTNEED)
+
+
+def size_of(tensor: Tensor) -> int:
+    """Bytes of a tensor in the file."""
+    return math.prod(tensor.shape) * CODES[tensor.dtype][1]
 
 
 def layout(tensors: Sequence[Tensor], description: str) -> dict[str, object]:
@@ -52,9 +87,12 @@ def layout(tensors: Sequence[Tensor], description: str) -> dict[str, object]:
     header: dict[str, object] = {METADATA: metadata}
     end = 0
     for tensor in tensors:
-        code, itemsize = CODES[tensor.dtype]
-        begin, end = end, end + math.prod(tensor.shape) * itemsize
-        header[tensor.key] = {"dtype": code, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        begin, end = end, end + size_of(tensor)
+        header[tensor.key] = {
+            "dtype": CODES[tensor.dtype][0],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
     return header
 
 
