@@ -32,7 +32,10 @@ def main(
             for row in conversion.measure(wanted, Path(folder), runs, keras_runs, cache, say):
                 figures.save(out, figures.with_conversion(found, row))
     if only != "conversion":
-        found["forward"] = forward.measure(forward.QUICK if quick else forward.SIZES, 3 * runs, say)
+        found["forward"] = []
+        for row in forward.measure(forward.QUICK if quick else forward.SIZES, 3 * runs, say):
+            found["forward"].append(row)
+            figures.save(out, found)
     figures.save(out, found)
     plot.growth(found["conversion"], out / "growth.png")
     text = table.markdown(found)

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -43,11 +43,10 @@ SIZES = (
 QUICK = (Size(name="tiny: 2 × 8 × 16, 2 heads", batch=2, length=8, features=16, num_heads=2, key_dim=8),)
 
 
-def measure(sizes: tuple[Size, ...], runs: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Every size and mask without gradients, and training without a mask."""
+def measure(sizes: tuple[Size, ...], runs: int, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """A row for every size and mask without gradients, and training without a mask."""
     import torch
 
-    found = []
     torch.manual_seed(0)
     with ExitStack() as stack:
         genuine = {
@@ -60,11 +59,11 @@ def measure(sizes: tuple[Size, ...], runs: int, say: Callable[[str], None]) -> l
                 with torch.inference_mode():
                     clocks = {name: clock(call_of(module, size, mask)) for name, module in modules.items()}
                     clocks |= {name: layer.clock(size, mask) for name, layer in genuine.items()}
-                    found.append(row(size, f"mask: {mask}", clocks, runs))
-                say(f"{size.name}, {mask}: {found[-1]['times_plain']}")
-            found.append(row(size, "training", {name: clock(step_of(m, size)) for name, m in modules.items()}, runs))
-            say(f"{size.name}, training: {found[-1]['times_plain']}")
-    return found
+                    measured = row(size, f"mask: {mask}", clocks, runs)
+                say(f"{size.name}, mask: {mask}: done")
+                yield measured
+            yield row(size, "training", {name: clock(step_of(m, size)) for name, m in modules.items()}, runs)
+            say(f"{size.name}, training: done")
 
 
 def modules_of(size: Size) -> "dict[str, nn.Module]":

@@ -4,6 +4,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from .conversion import CP
+
 INSTALL = "matplotlib is not installed in this Python. Install it with `pip install -e '.[benchmarks]'`."
 
 
@@ -28,10 +30,12 @@ def growth(conversions: list[dict[str, Any]], path: Path) -> None:
     for name in grown[0]["ways"]:
         spent = [row["ways"][name] for row in grown]
         times.plot(sizes, [way["median_seconds"] for way in spent], marker="o", label=name)
+        if name == CP:
+            continue
         memory.plot(sizes, [way["anonymous_bytes"] / 1e6 for way in spent], marker="o", label=name)
     for axes, title in ((times, "seconds, start to end"), (memory, "anonymous memory at the peak, MB")):
         axes.set(xscale="log", yscale="log", xlabel="MB of attention weights", title=title)
         axes.grid(alpha=0.3)
-    times.legend()
+    times.legend(loc="upper left")
     figure.savefig(path, dpi=90)
     plt.close(figure)
