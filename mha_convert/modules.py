@@ -365,8 +365,13 @@ class NamedMultiheadAttention(KerasMultiheadAttention):
 
     def __getattr__(self, name: str) -> Any:
         """A projection by the name that ``forward`` knows."""
-        names = self.__dict__.get("names", {})
-        return self.get_submodule(names[name]) if name in names else super().__getattr__(name)
+        path = self.__dict__.get("names", {}).get(name)
+        if path is None:
+            return super().__getattr__(name)
+        place: Any = self
+        for part in path.split("."):  # get_submodule is slow, and this is on the way of every call
+            place = place._modules[part]
+        return place
 
 
 class FusedMultiheadAttention(KerasMultiheadAttention):
