@@ -5,7 +5,6 @@ it. All are called as ``torch.nn.MultiheadAttention(..., batch_first=True)`` is,
 """
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +17,9 @@ class ProjectedMultiheadAttention(nn.Module):
 
     ``query_projection`` is there where ``query_features != embed_dim``; the query weight of ``attention`` is then an
     identity. ``output_projection`` is there where ``output_shape != [embed_dim]``; ``out_proj`` is then an identity.
+
+    Without weights, the parameters of ``attention`` go to PyTorch's fused kernels directly: its own forward moves the
+    batch axis behind the length and copies masks for every head.
 
     Args:
         embed_dim: heads times the size of one head.
@@ -91,27 +93,76 @@ class ProjectedMultiheadAttention(nn.Module):
         if self.attention_axes is not None:
             axes = self.attention_axes
             others, queries, keys = shapes_of(query, key, axes)
-            attn_mask, key_padding_mask = flat_masks(
-                attn_mask, key_padding_mask, others, self.attention.num_heads, len(axes)
-            )
+            attn_mask, key_padding_mask = flat_masks(attn_mask, key_padding_mask, others, len(axes))
             query, key, value = flat(query, axes), flat(key, axes), flat(value, axes)
-        if is_causal and attn_mask is None:
-            attn_mask = causal_mask(query.shape[-2], key.shape[-2], query.device)
-        output, weights = self.attention(
-            self.query_projection(query),
-            key,
-            value,
-            key_padding_mask=key_padding_mask,
-            need_weights=need_weights,
-            attn_mask=attn_mask,
-            average_attn_weights=average_attn_weights,
-        )
+        query = self.query_projection(query)
+        if need_weights:
+            output, weights = self.with_weights(
+                query, key, value, key_padding_mask, attn_mask, average_attn_weights, is_causal
+            )
+        else:
+            output, weights = self.without_weights(query, key, value, key_padding_mask, attn_mask, is_causal), None
         output = self.output_projection(output)
         if self.attention_axes is not None:
             output = unflat(output, others, queries, self.attention_axes)
             if weights is not None:
                 weights = weights.reshape(*others, *weights.shape[1:-2], *queries, *keys)
         return output if len(self.output_shape) == 1 else output.unflatten(-1, self.output_shape), weights
+
+    def with_weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        average_attn_weights: bool,
+        is_causal: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """``attention`` as it is; it takes a mask for all heads or one for each."""
+        if is_causal and attn_mask is None:
+            attn_mask = causal_mask(query.shape[-2], key.shape[-2], query.device)
+        if attn_mask is not None and attn_mask.dim() == 4:
+            attn_mask = attn_mask.expand(query.shape[0], self.attention.num_heads, -1, -1).flatten(0, 1)
+        output, weights = self.attention(
+            query,
+            key,
+            value,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            average_attn_weights=average_attn_weights,
+        )
+        return output, weights
+
+    def without_weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        is_causal: bool,
+    ) -> Tensor:
+        """What ``attention`` computes, by ``fused_attention``."""
+        batched = query.dim() > 2
+        if not batched:
+            query, key, value = query[None], key[None], value[None]
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
+        stock = self.attention
+        if stock.in_proj_weight is None:
+            matrices: tuple[Tensor, ...] = (stock.q_proj_weight, stock.k_proj_weight, stock.v_proj_weight)
+        else:
+            matrices = stock.in_proj_weight.chunk(3)
+        biases = (None, None, None) if stock.in_proj_bias is None else stock.in_proj_bias.chunk(3)
+        q, k, v = (
+            F.linear(x, matrix, bias).unflatten(-1, (stock.num_heads, -1)).transpose(1, 2)
+            for x, matrix, bias in zip((query, key, value), matrices, biases, strict=True)
+        )
+        in_order = is_causal and attn_mask is None and key_padding_mask is None
+        mask = None if in_order else merged_mask(attn_mask, key_padding_mask, is_causal, q, k)
+        context = fused_attention(q, k, v, mask, in_order, stock.dropout if self.training else 0.0)
+        output: Tensor = stock.out_proj(context.transpose(1, 2).flatten(2))
+        return output if batched else output[0]
 
 
 def shapes_of(query: Tensor, key: Tensor, axes: list[int]) -> tuple[list[int], list[int], list[int]]:
@@ -135,12 +186,11 @@ def unflat(x: Tensor, others: list[int], positions: list[int], axes: list[int]) 
 
 
 def flat_masks(
-    attn_mask: Tensor | None, key_padding_mask: Tensor | None, others: list[int], num_heads: int, axes: int
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, others: list[int], axes: int
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Masks for a batch that counts the other axes, too."""
+    """Masks for a batch that counts the other axes, too: of four axes, the second for heads, where one has more."""
     if attn_mask is not None and attn_mask.dim() > 3:
-        mask = joined(attn_mask, axes)
-        attn_mask = mask.expand(*others, num_heads, -1, -1).flatten(0, -3)
+        attn_mask = over_batch(joined(attn_mask, axes), others)
     if key_padding_mask is not None:
         padding = key_padding_mask.reshape(others[0], *[1] * (len(others) - 1), -1)
         key_padding_mask = padding.expand(*others, -1).flatten(0, -2)
@@ -234,37 +284,20 @@ class KerasMultiheadAttention(nn.Module):
         if not batched:
             query, key, value = query[None], key[None], value[None]
             key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
-        q = self.to_heads(self.q_proj(query), self.num_heads)
-        k = self.to_heads(self.k_proj(key), self.num_key_value_heads)
-        v = self.to_heads(self.v_proj(value), self.num_key_value_heads)
-        positions = [[x.shape[axis] for axis in self.attention_axes] for x in (query, key)]
-        blocked_by_order = is_causal and attn_mask is None
-        if blocked_by_order and (need_weights or key_padding_mask is not None or self.sliding_window is not None):
-            attn_mask, blocked_by_order = causal_mask(q.shape[-2], k.shape[-2], q.device), False
-        if attn_mask is not None and attn_mask.dim() > 3:
-            attn_mask = joined(attn_mask, len(self.attention_axes))
-        mask = additive_mask(attn_mask, key_padding_mask, q)
-        if self.sliding_window is not None:
-            band = window_mask(q.shape[-2], k.shape[-2], self.sliding_window, q)
-            mask = band if mask is None else mask + band
-        scale, dropout = self.scale, self.dropout if self.training else 0.0
+        q, k, v = self.projected(query, key, value)
+        axes, window, dropout = self.attention_axes, self.sliding_window, self.dropout if self.training else 0.0
+        in_order = is_causal and not need_weights and attn_mask is None and key_padding_mask is None and window is None
+        mask = None if in_order else merged_mask(attn_mask, key_padding_mask, is_causal, q, k, window, len(axes))
         weights = None
         if need_weights:
-            if self.num_key_value_heads != self.num_heads:
-                groups = self.num_heads // self.num_key_value_heads
-                k, v = k.repeat_interleave(groups, -3), v.repeat_interleave(groups, -3)
-            scores = (q * scale) @ k.transpose(-2, -1)
-            weights = F.dropout((scores if mask is None else scores + mask).softmax(-1), dropout)
-            context = weights @ v
+            weights = F.dropout(attention_weights(q, k, mask, self.scale), dropout)
+            context = weighted(weights, v)
             weights = weights.mean(-3) if average_attn_weights else weights
-            weights = weights.unflatten(-1, positions[1]).unflatten(-1 - len(positions[1]), positions[0])
-        elif self.num_key_value_heads != self.num_heads:
-            context = F.scaled_dot_product_attention(
-                q, k, v, mask, dropout, blocked_by_order, scale=scale, enable_gqa=True
-            )
+            queries, keys = ([x.shape[axis] for axis in axes] for x in (query, key))
+            weights = weights.unflatten(-1, keys).unflatten(-1 - len(keys), queries)
         else:
-            context = F.scaled_dot_product_attention(q, k, v, mask, dropout, blocked_by_order, scale=scale)
-        context = self.from_heads(context, positions[0])
+            context = fused_attention(q, k, v, mask, in_order, dropout, self.scale)
+        context = self.from_heads(context, query)
         if self.gate_proj is not None:
             context = context * self.gate_proj(query).sigmoid()
         output = self.out_proj(context)
@@ -272,6 +305,14 @@ class KerasMultiheadAttention(nn.Module):
         if not batched:
             return output[0], None if weights is None else weights[0]
         return output, weights
+
+    def projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values ``(batch, *other axes, heads, positions, head_dim)``."""
+        return (
+            self.to_heads(self.q_proj(query), self.num_heads),
+            self.to_heads(self.k_proj(key), self.num_key_value_heads),
+            self.to_heads(self.v_proj(value), self.num_key_value_heads),
+        )
 
     def order(self, rank: int) -> list[int]:
         """Axes of ``(batch, *axes, heads, head_dim)``, as attention needs them: attended axes behind the heads."""
@@ -281,11 +322,15 @@ class KerasMultiheadAttention(nn.Module):
     def to_heads(self, features: Tensor, num_heads: int) -> Tensor:
         """``(batch, *axes, heads * head_dim)`` as ``(batch, *other axes, heads, positions, head_dim)``."""
         x = features.unflatten(-1, (num_heads, -1))
+        if x.dim() == 4:
+            return x.transpose(1, 2)
         return x.permute(self.order(x.dim())).flatten(-1 - len(self.attention_axes), -2)
 
-    def from_heads(self, context: Tensor, positions: list[int]) -> Tensor:
-        """The way back: ``(batch, *axes, heads * head_dim)``."""
-        x = context.unflatten(-2, positions)
+    def from_heads(self, context: Tensor, query: Tensor) -> Tensor:
+        """The way back: ``(batch, *axes, heads * head_dim)``, with the axes of ``query``."""
+        if query.dim() == 3:
+            return context.transpose(1, 2).flatten(2)
+        x = context.unflatten(-2, [query.shape[axis] for axis in self.attention_axes])
         order = self.order(x.dim())
         return x.permute([order.index(axis) for axis in range(x.dim())]).flatten(-2)
 
@@ -320,8 +365,13 @@ class NamedMultiheadAttention(KerasMultiheadAttention):
 
     def __getattr__(self, name: str) -> Any:
         """A projection by the name that ``forward`` knows."""
-        names = self.__dict__.get("names", {})
-        return self.get_submodule(names[name]) if name in names else super().__getattr__(name)
+        path = self.__dict__.get("names", {}).get(name)
+        if path is None:
+            return super().__getattr__(name)
+        place: Any = self
+        for part in path.split("."):  # get_submodule is slow, and this is on the way of every call
+            place = place._modules[part]
+        return place
 
 
 class FusedMultiheadAttention(KerasMultiheadAttention):
@@ -363,18 +413,21 @@ class FusedMultiheadAttention(KerasMultiheadAttention):
         self.proj = self.out_proj
         del self.q_proj, self.k_proj, self.v_proj, self.out_proj
 
-    def third(self, number: int, features: Tensor) -> Tensor:
-        """``(..., features)`` through the query's (0), key's (1) or value's (2) rows of ``qkv``."""
-        bias = None if self.qkv.bias is None else self.qkv.bias.chunk(3)[number]
-        return F.linear(features, self.qkv.weight.chunk(3)[number], bias)
+    def projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values ``(batch, heads, positions, head_dim)``."""
+        if query is key and key is value:
+            parts = self.qkv(query).chunk(3, -1)
+        else:
+            biases = (None, None, None) if self.qkv.bias is None else self.qkv.bias.chunk(3)
+            thirds = zip((query, key, value), self.qkv.weight.chunk(3), biases, strict=True)
+            parts = tuple(F.linear(x, weight, bias) for x, weight, bias in thirds)
+        q, k, v = (self.to_heads(part, self.num_heads) for part in parts)
+        return q, k, v
 
     def __getattr__(self, name: str) -> Any:
-        """A projection by the name that ``forward`` knows."""
-        if "proj" not in self.__dict__.get("_modules", {}):
-            return super().__getattr__(name)
-        if name in ("q_proj", "k_proj", "v_proj"):
-            return partial(self.third, "qkv".index(name[0]))
-        return super().__getattr__("proj" if name == "out_proj" else name)
+        """``proj`` by the name that ``forward`` knows."""
+        is_built = "proj" in self.__dict__.get("_modules", {})
+        return super().__getattr__("proj" if name == "out_proj" and is_built else name)
 
 
 class AttentionWithoutProjections(nn.Module):
@@ -519,23 +572,107 @@ def joined(mask: Tensor, axes: int) -> Tensor:
     return mask.flatten(-axes, -1).flatten(-1 - axes, -2)
 
 
-def additive_mask(attn_mask: Tensor | None, key_padding_mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """PyTorch's two masks as one that is added to scores ``(batch, …, heads, query_length, key_length)``."""
+def over_batch(mask: Tensor, others: list[int]) -> Tensor:
+    """A mask ``(*others, heads, queries, keys)`` or what broadcasts to it, its other axes as one; heads may stay 1."""
+    sizes = [1] * (3 - mask.dim()) + list(mask.shape[-3:])
+    return mask.expand(*others, *sizes).flatten(0, -4)
+
+
+def merged_mask(
+    attn_mask: Tensor | None,
+    key_padding_mask: Tensor | None,
+    is_causal: bool,
+    q: Tensor,
+    k: Tensor,
+    window: int | None = None,
+    axes: int = 1,
+) -> Tensor | None:
+    """PyTorch's masks, and the window, as one that broadcasts to the scores of ``q`` and ``k``.
+
+    True blocks; or a float that is added to the scores, where one of the masks is a float.
+    """
     masks = []
+    if attn_mask is not None and attn_mask.dim() == 3:
+        attn_mask = attn_mask.reshape(*q.shape[:-2], *attn_mask.shape[-2:])
+    elif attn_mask is not None and attn_mask.dim() > 3:
+        attn_mask = joined(attn_mask, axes)
+    elif attn_mask is None and is_causal:
+        attn_mask = causal_mask(q.shape[-2], k.shape[-2], q.device)
     if attn_mask is not None:
-        flat = attn_mask.dim() == 3
-        masks.append(attn_mask.reshape(*like.shape[:-2], *attn_mask.shape[-2:]) if flat else attn_mask)
+        masks.append(attn_mask)
     if key_padding_mask is not None:
-        masks.append(key_padding_mask.reshape(key_padding_mask.shape[0], *[1] * (like.dim() - 2), -1))
-    added = [
-        torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -math.inf)
-        if mask.dtype == torch.bool
-        else mask.to(like.dtype)
-        for mask in masks
-    ]
-    if len(added) == 2:
-        return added[0] + added[1]
-    return added[0] if added else None
+        masks.append(key_padding_mask.reshape(key_padding_mask.shape[0], *[1] * (q.dim() - 2), -1))
+    if window is not None:
+        masks.append(window_mask(q.shape[-2], k.shape[-2], window, q))
+    if not masks:
+        return None
+    merged, *others = masks if all(mask.dtype == torch.bool for mask in masks) else [added(mask, q) for mask in masks]
+    for mask in others:
+        merged = merged | mask if mask.dtype == torch.bool else merged + mask
+    return merged
+
+
+def added(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask that is added to scores, in the type of ``like``."""
+    if mask.dtype != torch.bool:
+        return mask.to(like.dtype)
+    return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -math.inf)
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """``(…, heads, queries, keys)``; a key head serves as many query heads as there are for each."""
+    groups = q.shape[-3] // k.shape[-3]
+    grouped = (q * scale).unflatten(-3, (-1, groups)).flatten(-3, -2)
+    scores = (grouped @ k.transpose(-2, -1)).unflatten(-2, (groups, -1)).flatten(-4, -3)
+    if mask is not None:
+        scores = scores.masked_fill(mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(-1)
+
+
+def weighted(weights: Tensor, v: Tensor) -> Tensor:
+    """``(…, heads, queries, head_dim)``: the sum of values under weights ``(…, heads, queries, keys)``."""
+    groups = weights.shape[-3] // v.shape[-3]
+    grouped = weights.unflatten(-3, (-1, groups)).flatten(-3, -2)
+    return (grouped @ v).unflatten(-2, (groups, -1)).flatten(-4, -3)
+
+
+def fused_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    is_causal: bool = False,
+    dropout: float = 0.0,
+    scale: float | None = None,
+) -> Tensor:
+    """``(…, heads, queries, head_dim)`` by PyTorch's fused kernels, which keep no scores.
+
+    They take four axes, heads of one size and masks in which True attends; the zeros that widen a head change nothing.
+
+    Args:
+        q: ``(batch, *other axes, heads, queries, head_dim)``.
+        k: the same with keys; it may have fewer heads.
+        v: the same; its heads may have another size.
+        mask: of ``merged_mask``, or None.
+        is_causal: whether each query sees the keys up to its own position only; without a mask.
+        dropout: probability to drop an attention weight.
+        scale: factor of the scores, one over the root of ``head_dim`` for None.
+    """
+    others, key_dim, value_dim = q.shape[:-3], q.shape[-1], v.shape[-1]
+    scale = key_dim**-0.5 if scale is None else scale
+    if len(others) > 1:
+        mask = over_batch(mask, list(others)) if mask is not None and mask.dim() > 2 else mask
+        q, k, v = q.flatten(0, -4), k.flatten(0, -4), v.flatten(0, -4)
+    if mask is not None and mask.dtype == torch.bool:
+        mask = ~mask
+    if key_dim < value_dim:
+        q, k = F.pad(q, (0, value_dim - key_dim)), F.pad(k, (0, value_dim - key_dim))
+    if value_dim < key_dim:
+        v = F.pad(v, (0, key_dim - value_dim))
+    grouped = q.shape[-3] != k.shape[-3]
+    context = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale=scale, enable_gqa=grouped)
+    context = context if value_dim >= key_dim else context[..., :value_dim]
+    return context if len(others) == 1 else context.unflatten(0, others)
 
 
 def to_attn_mask(

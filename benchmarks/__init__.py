@@ -1,0 +1,1 @@
+"""What a conversion costs beside a copy, and a module beside plain attention: ``python -m benchmarks``."""

@@ -1,0 +1,41 @@
+"""The growth curve: time and memory against size."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from .conversion import CP
+
+INSTALL = "matplotlib is not installed in this Python. Install it with `pip install -e '.[benchmarks]'`."
+
+
+def require() -> None:
+    """End before anything is measured if the plot cannot be made."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise SystemExit(INSTALL)
+
+
+def growth(conversions: list[dict[str, Any]], path: Path) -> None:
+    """Both curves as PNG, of the models that are all attention."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    grown = sorted((row for row in conversions if row["model"] != "ViT-B"), key=lambda row: row["target_bytes"])
+    if not grown:
+        return
+    sizes = [row["target_bytes"] / 1e6 for row in grown]
+    figure, (times, memory) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for name in grown[0]["ways"]:
+        spent = [row["ways"][name] for row in grown]
+        times.plot(sizes, [way["median_seconds"] for way in spent], marker="o", label=name)
+        if name == CP:
+            continue
+        memory.plot(sizes, [way["anonymous_bytes"] / 1e6 for way in spent], marker="o", label=name)
+    for axes, title in ((times, "seconds, start to end"), (memory, "anonymous memory at the peak, MB")):
+        axes.set(xscale="log", yscale="log", xlabel="MB of attention weights", title=title)
+        axes.grid(alpha=0.3)
+    times.legend(loc="upper left")
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
