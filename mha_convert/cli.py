@@ -51,6 +51,12 @@ Config = Annotated[
         show_default=False,
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Let SOURCE ask for any memory and time. Only for files whose author you know; no code is run."
+    ),
+]
 AttentionRows = Annotated[
     list[str] | None,
     typer.Option(
@@ -150,15 +156,18 @@ def common(
 
 
 @app.command(epilog=example("mha-convert inspect model.keras"))
-def inspect(source: Source, config: Config = None, attention: AttentionRows = None, as_json: Json = False) -> None:
+def inspect(
+    source: Source, config: Config = None, trust: Trust = False, attention: AttentionRows = None, as_json: Json = False
+) -> None:
     """List the attention layers of a saved Keras model, with their sizes and placements."""
+    start_hdf5()
     from .attention_rows import read_attention
     from .inspection import inspection_as_json, inspection_as_text
     from .layers import survey
     from .readers import read
 
     rows = read_attention(attention)
-    checkpoint = read(source, config=config)
+    checkpoint = read(source, config=config, trust=trust)
     findings = survey(checkpoint, rows)
     if as_json:
         print_json(inspection_as_json(checkpoint, findings))
@@ -183,6 +192,7 @@ def convert(
         ),
     ] = None,
     config: Config = None,
+    trust: Trust = False,
     attention: AttentionRows = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
@@ -224,6 +234,7 @@ def convert(
     as_json: Json = False,
 ) -> None:
     """Convert the attention layers to a PyTorch state_dict; the target appears only if it was proven."""
+    start_hdf5()
     from .pipeline import convert_file, default_target, plan_file
 
     renames: Renames = rename
@@ -233,7 +244,7 @@ def convert(
         if prefix is not None or names or rename:
             raise typer.BadParameter("--like finds the names itself; leave out --prefix, --names and --rename.")
         place = target or str(default_target(source))
-        proposal = propose(source, like, place, config, attention, layer, yes, overwrite, as_json)
+        proposal = propose(source, like, place, config, trust, attention, layer, yes, overwrite, as_json)
         if proposal is None:
             return
         layout, placement, layer, renames = proposal
@@ -241,6 +252,7 @@ def convert(
         checkpoint, _, chosen = plan_file(
             source,
             config=config,
+            trust=trust,
             attention=attention,
             layout=layout,
             placement=placement,
@@ -257,6 +269,7 @@ def convert(
             source,
             target or default_target(source),
             config=config,
+            trust=trust,
             attention=attention,
             layout=layout,
             placement=placement,
@@ -281,6 +294,7 @@ def verify(
         str, typer.Argument(metavar="TARGET", help="A file or URL that convert wrote.", show_default=False)
     ],
     config: Config = None,
+    trust: Trust = False,
     reference: Annotated[
         Literal["numpy", "keras"],
         typer.Option("--reference", help="What to prove against: the formula in NumPy, or genuine Keras as well."),
@@ -288,10 +302,11 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Prove an existing target against its source, by reading both files again."""
+    start_hdf5()
     from .pipeline import verify_file
 
     with progress(as_json) as on_progress:
-        result = verify_file(source, target, config=config, reference=reference, on_progress=on_progress)
+        result = verify_file(source, target, config=config, trust=trust, reference=reference, on_progress=on_progress)
     show_report(result, as_json)
 
 
@@ -302,22 +317,31 @@ def explain(
         str | None, typer.Argument(metavar="LAYER", help="The layer's name.", show_default="all layers")
     ] = None,
     config: Config = None,
+    trust: Trust = False,
     attention: AttentionRows = None,
     layout: LayoutName = "mha",
     placement: PlacementName = "projected",
     names: Names = None,
 ) -> None:
     """Tell how a layer's arrays become PyTorch tensors: formula, shapes, traps, and the lines to load and call it."""
+    start_hdf5()
     from .explain import alike, explanation
     from .pipeline import explain_file
 
     command = f"'{source}'" + (f" --config '{config}'" if config else "") + (f" --names {names}" if names else "")
     command += "".join(f" --attention '{row}'" for row in attention or ())
     plans = explain_file(
-        source, layer, config=config, attention=attention, layout=layout, placement=placement, names=names
+        source, layer, config=config, trust=trust, attention=attention, layout=layout, placement=placement, names=names
     )
     for items in alike(plans):
         typer.echo(explanation(items, command))
+
+
+def start_hdf5() -> None:
+    """The process that reads HDF5 loads its library while we load ours."""
+    from .hdf5.process import start
+
+    start()
 
 
 def propose(
@@ -325,6 +349,7 @@ def propose(
     like: str,
     target: str,
     config: str | None,
+    trust: bool,
     attention: list[str] | None,
     layers: list[str] | None,
     yes: bool,
@@ -336,7 +361,7 @@ def propose(
     from .pipeline import align_file, all_matched, rules_beside, write_rules
     from .report import alignment_as_json, alignment_as_text
 
-    checkpoint, alignment = align_file(source, like, config=config, attention=attention, layers=layers)
+    checkpoint, alignment = align_file(source, like, config=config, trust=trust, attention=attention, layers=layers)
     if yes:
         names = [pair.layer.name for pair in all_matched(alignment, like).pairs]
         return alignment.layout, alignment.placement, names, renames_of(alignment)

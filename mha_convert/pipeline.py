@@ -40,6 +40,7 @@ def convert_file(
     target: StrPath,
     *,
     config: StrPath | None = None,
+    trust: bool = False,
     attention: Attention = None,
     layout: str = "mha",
     placement: str = "projected",
@@ -60,6 +61,7 @@ def convert_file(
         source: whatever ``read`` takes: a file, a folder or a URL.
         target: ends in ``.safetensors`` or ``.pt``; exists afterwards only if it was proven. May be a URL.
         config: the model's JSON, where the source holds weights only.
+        trust: whether the source may ask for any memory and time, see ``docs/security.md``.
         attention: hand-written attention: rows as text or mappings, or TOML files with them, see ``read_attention``.
         layout: ``"mha"``, ``"linear"``, ``"qkv"`` or ``"separate"``, see ``docs/layouts.md``.
         placement: ``"projected"`` or ``"drop-in"``.
@@ -90,6 +92,7 @@ def convert_file(
     checkpoint, findings, chosen = plan_file(
         source,
         config=config,
+        trust=trust,
         attention=attention,
         layout=layout,
         placement=placement,
@@ -131,6 +134,7 @@ def plan_file(
     source: StrPath,
     *,
     config: StrPath | None = None,
+    trust: bool = False,
     attention: Attention = None,
     layout: str = "mha",
     placement: str = "projected",
@@ -143,7 +147,7 @@ def plan_file(
     """The first stages of ``convert_file``: what is in the source, and where each number would go; reads no array."""
     rules = read_renames(renames) if isinstance(renames, str | PathLike) else renames
     rows = read_attention(attention)
-    checkpoint = read(source, config=config)
+    checkpoint = read(source, config=config, trust=trust)
     findings = survey(checkpoint, rows)
     found = convertible(checkpoint, findings, layers)
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix=prefix, dtype=dtype)
@@ -155,12 +159,13 @@ def align_file(
     like: StrPath,
     *,
     config: StrPath | None = None,
+    trust: bool = False,
     attention: Attention = None,
     layers: Sequence[str] | None = None,
 ) -> tuple[Checkpoint, Alignment]:
     """Which of the source's layers belongs to which attention of a PyTorch model; ``like`` is its ``state_dict``."""
     rows = read_attention(attention)
-    checkpoint = read(source, config=config)
+    checkpoint = read(source, config=config, trust=trust)
     found = convertible(checkpoint, survey(checkpoint, rows), layers)
     return checkpoint, align(found, open_target(like).shapes, in_order=checkpoint.has_config)
 
@@ -206,6 +211,7 @@ def verify_file(
     target: StrPath,
     *,
     config: StrPath | None = None,
+    trust: bool = False,
     reference: str = "numpy",
     on_progress: "Progress | None" = None,
 ) -> Report:
@@ -216,6 +222,7 @@ def verify_file(
         target: a file or URL that ``convert_file`` wrote; it says itself which layers it holds, and how; of
             hand-written ones, the rows that described them, too.
         config: the model's JSON, where the source holds weights only.
+        trust: whether the source may ask for any memory and time, see ``docs/security.md``.
         reference: ``"numpy"`` or ``"keras"``.
         on_progress: called with a layer's name, its index and the number of layers.
 
@@ -224,7 +231,7 @@ def verify_file(
         LayerError, LayoutError: the source does not have the target's layers.
         VerificationError: the target is not what the source's layers compute.
     """
-    checkpoint = read(source, config=config)
+    checkpoint = read(source, config=config, trust=trust)
     path = locate(target)
     written = local_copy(path)
     described = parse_description(open_target(written).description, path)
@@ -397,6 +404,7 @@ def explain_file(
     layer: str | None = None,
     *,
     config: StrPath | None = None,
+    trust: bool = False,
     attention: Attention = None,
     layout: str = "mha",
     placement: str = "projected",
@@ -404,7 +412,7 @@ def explain_file(
 ) -> tuple[LayerPlan, ...]:
     """The plans of one layer or of all, for ``explain``."""
     rows = read_attention(attention)
-    checkpoint = read(source, config=config)
+    checkpoint = read(source, config=config, trust=trust)
     chosen = convertible(checkpoint, survey(checkpoint, rows), None if layer is None else [layer])
     plans = (layouts.plan([item], layout=layout, placement=placement, names=names, prefix="") for item in chosen)
     return tuple(plan.layers[0] for plan in plans)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, reason
+from ..limits import trusting
 from ..locations import (
     STANDARD_INPUT,
     StrPath,
@@ -45,7 +46,7 @@ READERS: tuple[Reader, ...] = (
 HEAD_SIZE = 512
 
 
-def read(path: StrPath, *, config: StrPath | None = None) -> Checkpoint:
+def read(path: StrPath, *, config: StrPath | None = None, trust: bool = False) -> Checkpoint:
     """Describe a saved Keras model without loading it: no array is read, nothing in the file is run.
 
     What the file is, is decided by its content and never by its name.
@@ -55,13 +56,19 @@ def read(path: StrPath, *, config: StrPath | None = None) -> Checkpoint:
             ``.keras``, ``.h5``/``.hdf5`` or ``.weights.h5`` file; an unzipped ``.keras`` or a KerasHub preset; the
             ``.weights.json`` of sharded weights; a SavedModel; a TensorFlow checkpoint. ``"-"`` is standard input.
         config: the model's architecture (``model.to_json()``, ``config.json``), where ``path`` holds weights only.
+        trust: whether the file may ask for any memory and time; by default ``limits`` says how much.
 
     Raises:
         ReadError: the file is missing, damaged, or something else; the message says what it really is.
     """
     if str(path) == STANDARD_INPUT == str(config):
         raise ReadError("Standard input: is one file, and two are asked of it. Give SOURCE or --config as a path.")
-    source = from_anywhere(path)
+    with trusting(trust):
+        return described(from_anywhere(path), path, config)
+
+
+def described(source: Path, path: StrPath, config: StrPath | None) -> Checkpoint:
+    """``read`` for a file that was found."""
     architecture = None if config is None else read_architecture(from_anywhere(config))
     in_place = seekable(source) if is_remote(source) and is_file(source) else source
     head = first_bytes(in_place)

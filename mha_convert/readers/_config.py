@@ -2,17 +2,18 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..datatypes import Group, LayerConfig
 from ..errors import ReadError, printable, reason
+from ..limits import RAISE, limits
 from ..locations import open_binary, size_of, store_errors
 
 Json = Mapping[str, Any]
 Version = tuple[int, ...]
-MAX_JSON = 32 << 20
 ATTENTION_TAKES_MASKS = (2, 10)
 MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
 
@@ -24,13 +25,48 @@ def version_of(text: str | None) -> Version:
 
 def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
     """One JSON object out of ``text``; anything else is a ``ReadError``."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ReadError(f"{source}: {member} is not valid JSON: {printable(error)}. Save the model again.") from error
+    document = json_value(text, f"{source}: {member}", "Save the model again")
     if not isinstance(document, dict):
         raise ReadError(f"{source}: {member} holds {type(document).__name__}, not an object. Save the model again.")
     return document
+
+
+def json_value(text: str | bytes, subject: str, next_step: str) -> Any:
+    """Any JSON value, in UTF-8 as Keras writes it, without two values for one name, and not too deep."""
+    too_deep = f"{subject} is nested more than {limits().json_depth} deep. {RAISE}."
+    try:
+        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), object_pairs_hook=unambiguous)
+    except RecursionError as error:
+        raise ReadError(too_deep) from error
+    except UnicodeDecodeError as error:
+        raise ReadError(f"{subject} is not UTF-8 text from byte {error.start} on. {next_step}.") from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ReadError(f"{subject} is not valid JSON from {where} on. {next_step}.") from error
+    except ValueError as error:
+        raise ReadError(f"{subject} is not valid JSON: {printable(error)}. {next_step}.") from error
+    if depth_of(value, limits().json_depth) > limits().json_depth:
+        raise ReadError(too_deep)
+    return value
+
+
+def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """One JSON object; ``ValueError`` where a name stands in it twice, as readers take different ones."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name, times = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"an object has '{printable(name, 40)}' {times} times")
+    return found
+
+
+def depth_of(value: Any, most: int) -> int:
+    """Objects and lists in one another; counted no further than just beyond ``most``."""
+    depth, level = 0, [value]
+    while level and depth <= most:
+        inner = [item for item in level if isinstance(item, (dict, list))]
+        level = [part for item in inner for part in (item.values() if isinstance(item, dict) else item)]
+        depth += bool(inner)
+    return depth
 
 
 def json_file(path: Path) -> bytes:
@@ -38,10 +74,10 @@ def json_file(path: Path) -> bytes:
     try:
         with store_errors(path):
             size = size_of(path)
-            if size > MAX_JSON:
-                raise ReadError(f"{path}: is {size} bytes, expected at most {MAX_JSON}. Keras did not write this.")
+            if size > limits().json:
+                raise ReadError(f"{path}: is {size} bytes of JSON, expected at most {limits().json}. {RAISE}.")
             with open_binary(path) as file:
-                return file.read(MAX_JSON + 1)
+                return file.read(size + 1)
     except OSError as error:
         raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
 
@@ -54,7 +90,7 @@ def read_architecture(path: Path) -> Json:
     """
     text: Any = json_file(path)
     for _ in range(2):  # json.dump(model.to_json()) writes JSON in a JSON string
-        text = json_value(text, path)
+        text = json_value(text, f"{path}: it", "Give what model.to_json() returned")
         if not isinstance(text, str):
             break
     document = mapping(text)
@@ -66,16 +102,6 @@ def read_architecture(path: Path) -> Json:
             "Give what model.to_json() returned."
         )
     return document
-
-
-def json_value(text: str | bytes, path: Path) -> Any:
-    """Any JSON value."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ReadError(
-            f"{path}: is not valid JSON: {printable(error)}. Give what model.to_json() returned."
-        ) from error
 
 
 def refuse_architecture(architecture: Json | None, path: Path) -> None:

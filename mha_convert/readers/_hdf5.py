@@ -1,76 +1,41 @@
-"""The only file that touches HDF5.
+"""An HDF5 file as readers need it: groups, their attributes, and where arrays lie.
 
 Keras' datasets are contiguous and unfiltered, and a ``.keras`` zip stores its HDF5 member uncompressed, so an array
-is a view into a memory map of the user's file; h5py finds it, and reads whatever is stored otherwise. Links that
-lead out of the file are refused before they are followed: opening them would read other files of the machine.
+is a view into a memory map of the user's file. The structure, and whatever is stored otherwise, is read by a process
+of its own (``hdf5``), which a hostile file may crash without harm, and which can open no file: it is given bytes.
 """
 
-import io
-import math
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import h5py
 import numpy as np
 
 from ..datatypes import Array, Role, Variable
-from ..errors import ReadError, printable
+from ..errors import ReadError, printable, reason
+from ..hdf5.process import ask, why_ended
+from ..limits import RAISE, Limits, limits
 from ..locations import fetch, is_remote, open_binary, size_of
 from ._deflated import Deflated
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-STORED_AS = {"V2": "bfloat16"}  # Keras writes bfloat16 as 2 opaque bytes; no other 2-byte opaque type is known.
-READABLE_KINDS = "fiub"
-MAX_DEPTH = 64
+STORED_AS = {"|V2": "bfloat16"}  # Keras writes bfloat16 as 2 opaque bytes; no other 2-byte opaque type is known.
+STRUCTURE_SPEED = 100 << 20  # bytes of a file in a second: more than that no structure takes
+NEXT_STEPS = {
+    "damaged": "The file is damaged or incomplete; copy or download it again",
+    "foreign": "Keras never writes that; it is not read",
+    "limit": RAISE,
+}
 
 
-class FileWindow(io.RawIOBase):
-    """A part of a file as a file of its own: the HDF5 image inside a zip member; or ``content``, where it is given."""
-
-    def __init__(self, file: IO[bytes] | None, start: int, size: int, content: "bytes | Deflated" = b"") -> None:
-        self.file, self.start, self.size, self.content, self.position = file, start, size, content, 0
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move within the window."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self.position, os.SEEK_END: self.size}[whence]
-        self.position = base + offset
-        return self.position
-
-    def tell(self) -> int:
-        """Position within the window."""
-        return self.position
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer`` from the window; h5py calls this."""
-        part = memoryview(buffer)[: max(0, self.size - self.position)]
-        if self.file is None:
-            content = self.content[self.position : self.position + len(part)]
-        else:
-            self.file.seek(self.start + self.position)
-            content = self.file.read(len(part))
-        part[: len(content)] = content
-        self.position += len(content)
-        return len(content)
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always."""
-        return True
-
-    def close(self) -> None:
-        """Close the underlying file."""
-        if self.file is not None:
-            self.file.close()
-        super().close()
+def refusal(path: Path, refused: Mapping[str, str], subject: str = "") -> ReadError:
+    """The error for what is wrong with an object, or with the whole file."""
+    place = subject or f"'{printable(refused['place'])}'" if refused.get("place") or subject else "its HDF5 data"
+    return ReadError(f"{path}: {place}: {printable(refused['fact'])}. {NEXT_STEPS[refused['kind']]}.")
 
 
 @dataclass(frozen=True)
@@ -80,34 +45,70 @@ class Hdf5Image:
     path: Path
     start: int = 0
     size: int | None = None
-    content: bytes | Deflated | None = None
+    content: Deflated | None = None
+    limits: Limits = field(default_factory=limits)
 
     @contextmanager
-    def open(self) -> Iterator["Hdf5Group"]:
-        """The image's root group, open; damage becomes ``ReadError``."""
-        try:
-            with self.stream() as stream, h5py.File(stream, "r") as file:
-                yield Hdf5Group(self, file)
-        except ReadError:
-            raise
-        except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
-            fact = printable(str(error) or type(error).__name__)
-            raise ReadError(
-                f"{self.path}: the HDF5 data cannot be read: {fact}. "
-                "The file is damaged or incomplete; copy or download it again."
-            ) from error
+    def open(self, depth: int | None = None) -> Iterator["Hdf5Group"]:
+        """The image's root group, with all below it, or down to ``depth`` groups; damage is a ``ReadError``."""
+        seconds = self.limits.seconds and self.limits.seconds + self.length / STRUCTURE_SPEED
+        request = {"do": "tree", "depth": depth or self.limits.depth + 1, "limits": asdict(self.limits)}
+        answer, _ = self.ask(request, self.limits.memory, seconds)
+        yield Hdf5Group(self, "", answer["tree"])
 
-    def stream(self) -> FileWindow:
-        """The bytes of the image, seekable; a window beyond the file's end is refused."""
-        if self.content is not None:
-            return FileWindow(None, 0, self.length, self.content)
-        size = size_of(self.path)
-        if self.start + self.length > size:
+    def array(self, path: str, size: int, work: int) -> bytes:
+        """The bytes of an array that does not lie in one piece; ``work`` bytes are in memory while it is read."""
+        seconds = self.limits.seconds and self.limits.seconds + work / self.limits.speed
+        _, content = self.ask(
+            {"do": "array", "path": path}, self.limits.memory and self.limits.memory + 3 * work, seconds
+        )
+        if len(content) != size:
+            raise refusal(self.path, {"kind": "damaged", "fact": f"gave {len(content)} bytes, expected {size}"}, path)
+        return content
+
+    def ask(self, request: Mapping[str, Any], memory: int, seconds: float) -> tuple[dict[str, Any], bytes]:
+        """Ask the process that reads HDF5; its end is an error like any other."""
+        subject = f"dataset '{printable(request['path'])}'" if "path" in request else ""
+        try:
+            with self.stream() as source:
+                message = {**request, "size": self.length, "memory": memory, "seconds": seconds}
+                answer, content = ask(message, source)
+        except EOFError as error:
+            kind, fact = why_ended(error.args[0], seconds)
+            raise refusal(self.path, {"kind": kind, "fact": fact}, subject) from error
+        except OSError as error:
             raise ReadError(
-                f"{self.path}: its weights would end at byte {self.start + self.length}, but the file has {size}. "
+                f"{self.path}: cannot be read: {reason(error)}. Check the disk, or copy it again."
+            ) from error
+        if answer.get("memory"):
+            fact = f"takes the HDF5 library more than {memory >> 20} MB to read"
+            raise refusal(self.path, {"kind": "limit", "fact": fact}, subject)
+        if "refused" in answer:
+            raise refusal(self.path, answer["refused"], subject)
+        return answer, content
+
+    @contextmanager
+    def stream(self) -> Iterator[Callable[[int, int], bytes]]:
+        """What gives ``size`` bytes from ``start`` on; a window beyond the file's end is refused."""
+        if self.content is not None:
+            yield lambda start, size: self.content[start : start + size]  # type: ignore[index]
+            return
+        whole = size_of(self.path)
+        if self.start + self.length > whole:
+            raise ReadError(
+                f"{self.path}: its weights would end at byte {self.start + self.length}, but the file has {whole}. "
                 "The file is damaged; copy or download it again."
             )
-        return FileWindow(open_binary(self.path), self.start, self.length)
+        with open_binary(self.path) as file:
+
+            def read(start: int, size: int) -> bytes:
+                file.seek(self.start + start)
+                content = file.read(size)
+                if len(content) < size:
+                    raise ReadError(f"{self.path}: became shorter while it was read. Wait until it is complete.")
+                return content
+
+            yield read
 
     @property
     def length(self) -> int:
@@ -132,37 +133,36 @@ class Hdf5Image:
 
 @dataclass(frozen=True)
 class Hdf5Group:
-    """An open group, as much of it as readers need; nothing outside the file is reached through it."""
+    """A group, as much of it as readers need; nothing outside the file is reached through it."""
 
     image: Hdf5Image
-    group: h5py.Group
+    path: str
+    node: Mapping[str, Any]
 
     @property
     def place(self) -> str:
         """File and group, for messages."""
-        return f"{self.image.path}: '{printable(self.group.name)}'"
+        return f"{self.image.path}: '/{printable(self.path)}'"
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is in this group itself, and not a link to elsewhere."""
-        links = self.group.id.links
-        encoded = name.encode("utf-8", "surrogateescape")
-        return bool(links.exists(encoded) and links.get_info(encoded).type == h5py.h5l.TYPE_HARD)
+        return name in self.node["members"] and "link" not in self.node["members"][name]
 
     def __getitem__(self, name: str) -> "Hdf5Group | Hdf5Array":
         """What is called ``name`` directly in this group; a link to elsewhere is refused, unfollowed."""
-        if not self.holds(name):
+        node, path = self.node["members"][name], f"{self.path}/{name}".lstrip("/")
+        if "link" in node:
             raise ReadError(
                 f"{self.place}: its '{printable(name)}' is a link to another place or file. "
                 "Keras never writes links; such a file is not read."
             )
-        item = self.group[name]
-        return Hdf5Array(self.image, item) if isinstance(item, h5py.Dataset) else Hdf5Group(self.image, item)
+        return Hdf5Group(self.image, path, node) if "members" in node else Hdf5Array(self.image, path, node)
 
     def follow(self, path: str) -> "Hdf5Group | Hdf5Array":
         """What is at ``path``, step by step."""
         item: Hdf5Group | Hdf5Array = self
         for part in path.split("/"):
-            if part in ("", ".", "..") or isinstance(item, Hdf5Array) or part not in item.group:
+            if part in ("", ".", "..") or isinstance(item, Hdf5Array) or part not in item.node["members"]:
                 raise ReadError(
                     f"{self.place}: lists '{printable(path)}', which is not in the file. "
                     "The file is damaged or incomplete; copy it or save it again."
@@ -172,9 +172,7 @@ class Hdf5Group:
 
     def members(self) -> Iterator[tuple[str, "Hdf5Group | Hdf5Array"]]:
         """Name and object of everything directly in this group."""
-        if self.group.name.count("/") > MAX_DEPTH:
-            raise ReadError(f"{self.place}: is nested more than {MAX_DEPTH} deep. Keras never writes that.")
-        for name in self.group:
+        for name in self.node["members"]:
             yield name, self[name]
 
     def arrays(self) -> Iterator["Hdf5Array"]:
@@ -193,64 +191,53 @@ class Hdf5Group:
         Fixed-length bytes (h5py 2), variable-length text (h5py 3) and lists that Keras split into ``name0``,
         ``name1``, … (64 kB limit of HDF5) all come out alike.
         """
-        attributes = self.group.attrs
+        attributes = self.node["attributes"]
         if name in attributes:
-            kind = h5py.h5a.open(self.group.id, name.encode()).get_type().get_class()
-            if kind not in (h5py.h5t.STRING, h5py.h5t.INTEGER, h5py.h5t.FLOAT):
-                raise ReadError(f"{self.place}: attribute '{name}' has no type that Keras writes. The file is damaged.")
-            return as_text(attributes[name])
+            if "refused" in attributes[name]:
+                raise refusal(self.image.path, attributes[name]["refused"], f"'/{printable(self.path)}': '{name}'")
+            return attributes[name]["value"]
         parts = list(takewhile(attributes.__contains__, (f"{name}{number}" for number in count())))
         return [text for part in parts for text in self.attribute(part)] or None
 
 
 @dataclass(frozen=True)
 class Hdf5Array:
-    """An open dataset."""
+    """An array; ``node`` says how it is stored."""
 
     image: Hdf5Image
-    dataset: h5py.Dataset
+    path: str
+    node: Mapping[str, Any]
 
     def variable(self, role: Role = "layer") -> Variable:
         """Describe it. External and virtual storage is refused: it is data of other files."""
-        dataset, image = self.dataset, self.image
-        path, shape = dataset.name.lstrip("/"), tuple(int(size) for size in dataset.shape)
-        place = f"{image.path}: dataset '{printable(path)}'"
-        creation = dataset.id.get_create_plist()
-        if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
-            raise ReadError(f"{place}: keeps its numbers in another file. Keras never writes that; it is not read.")
-        stored, offset, size = dataset.dtype, dataset.id.get_offset(), dataset.nbytes
-        dtype = STORED_AS.get(stored.str.lstrip("|"), stored.name)
-        if offset is not None and creation.get_nfilters() == 0 and offset + size <= image.length:
+        image, node, path = self.image, self.node, self.path
+        place = f"dataset '{printable(path)}'"
+        if "refused" in node:
+            raise refusal(image.path, node["refused"], place)
+        shape, size = tuple(node["shape"]), node["size"]
+        if not node["numbers"]:
+            return Variable(path=path, shape=shape, dtype=node["dtype"], role=role, read=self.no_numbers)
+        dtype = STORED_AS.get(node["dtype"]) or np.dtype(node["dtype"]).name
 
-            def read() -> Array:
-                return as_native(np.ndarray(shape, stored, image.part(offset, size)), dtype, place)
-        else:
-            if math.prod(shape) and dataset.id.get_storage_size() == 0:
-                raise ReadError(
-                    f"{place}: has a shape {shape} but no data. "
-                    "The file was not written to its end; save the model again."
-                )
-
-            def read() -> Array:
-                with image.open() as root:
-                    return as_native(root.group[path][()], dtype, place)
+        def read() -> Array:
+            if "offset" in node:
+                return as_native(np.ndarray(shape, node["dtype"], image.part(node["offset"], size)), dtype)
+            return as_native(np.ndarray(shape, node["dtype"], image.array(path, size, node["work"])), dtype)
 
         return Variable(path=path, shape=shape, dtype=dtype, role=role, read=read)
 
+    def no_numbers(self) -> Array:
+        """What is stored is no array of numbers."""
+        raise ReadError(
+            f"{self.image.path}: dataset '{printable(self.path)}': is of type {self.node['dtype']}, expected numbers. "
+            "Convert other layers with --layer."
+        )
 
-def as_native(array: Array, dtype: str, place: str) -> Array:
+
+def as_native(array: Array, dtype: str) -> Array:
     """The array with this machine's byte order, and bfloat16 as a number type."""
     if dtype == "bfloat16":
         import ml_dtypes  # only where bfloat16 occurs: it costs start-up time
 
         return array.view(ml_dtypes.bfloat16)
-    if array.dtype.kind not in READABLE_KINDS:
-        raise ReadError(f"{place}: is of type {array.dtype}, expected numbers. Convert other layers with --layer.")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def as_text(value: Any) -> Any:
-    """Bytes to ``str``, arrays to lists, element by element."""
-    if isinstance(value, np.ndarray):
-        return [as_text(item) for item in value.tolist()]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,5 +1,6 @@
 """``.keras`` files: a zip of ``metadata.json``, ``config.json`` and ``model.weights.h5`` (Keras 2.12 and later)."""
 
+import stat
 import struct
 import zipfile
 import zlib
@@ -8,9 +9,10 @@ from pathlib import Path
 from typing import IO
 
 from ..datatypes import Checkpoint
-from ..errors import ReadError, printable
+from ..errors import ReadError, printable, reason
+from ..limits import RAISE, limits
 from ..locations import SMALL, is_remote, open_binary
-from ._config import MAX_JSON, Json, parse_json, refuse_architecture
+from ._config import Json, parse_json, refuse_architecture
 from ._deflated import Deflated
 from ._hdf5 import Hdf5Image
 from ._v3_layout import read_weights
@@ -18,9 +20,11 @@ from ._v3_layout import read_weights
 FORMAT = "keras"
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 CHUNK = 4 << 20
-MAX_RATIO = 1100  # deflate cannot do better than 1032:1
 UNCHECKED = "Only parts of the file were fetched, so the zip's checksum of the weights was not verified."
 LOCAL_MAGIC = b"PK\x03\x04"
+ENCRYPTED, LOCAL_METHOD = 1, 3
+DAMAGE = (zipfile.BadZipFile, EOFError, zlib.error, struct.error, ValueError, UnicodeError)
+COPY_AGAIN = "The file is damaged; copy or download it again."
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # PKWARE APPNOTE 4.3.7
 
 
@@ -31,7 +35,7 @@ def accepts(head: bytes, path: Path) -> bool:
     try:
         with open_binary(path) as file, zipfile.ZipFile(file) as archive:
             return CONFIG in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, NotImplementedError, *DAMAGE):
         return False
 
 
@@ -41,18 +45,19 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     try:
         with open_binary(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-            if names.count(WEIGHTS) != 1:
+            if WEIGHTS not in names:
                 raise ReadError(f"{path}: {missing_weights(names)}")
-            if names.count(CONFIG) != 1:
-                raise ReadError(f"{path}: holds '{CONFIG}' {names.count(CONFIG)} times, expected once. Save it again.")
+            for name in (CONFIG, WEIGHTS, METADATA):
+                check_member(archive, name, path)
             checksum = archive.getinfo(WEIGHTS).CRC
             config = parse_json(small_member(archive, CONFIG, path), path, CONFIG)
             metadata = parse_json(small_member(archive, METADATA, path), path, METADATA) if METADATA in names else {}
             image = weights_image(archive, file, path)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+    except OSError as error:
+        raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the disk, or copy it again.") from error
+    except (*DAMAGE, NotImplementedError, RuntimeError) as error:
         raise ReadError(
-            f"{path}: the zip archive cannot be read: {printable(error)}. "
-            "The file is damaged; copy or download it again."
+            f"{path}: its zip archive is damaged: where a member should begin, there is none. {COPY_AGAIN}"
         ) from error
     version = metadata.get("keras_version")
     checkpoint = read_weights(
@@ -88,38 +93,80 @@ def missing_weights(names: list[str]) -> str:
             "holds 'model.weights.npz', which needs unpickling, and that could run code. "
             "Save the model again in Keras' default form."
         )
-    count = names.count(WEIGHTS)
-    return f"holds '{WEIGHTS}' {count} times, expected once. Save the model again with model.save('x.keras')."
+    return f"holds '{WEIGHTS}' 0 times, expected once. Save the model again with model.save('x.keras')."
+
+
+def check_member(archive: zipfile.ZipFile, name: str, path: Path) -> None:
+    """A member that is used is there once (the metadata may be missing), and is stored as a file in a way we read.
+
+    Raises:
+        ReadError: other programs might take other bytes for it.
+    """
+    found = [member for member in archive.infolist() if member.orig_filename.split("\0")[0] == name]
+    if len(found) > 1 or (name != METADATA and not found):
+        raise ReadError(f"{path}: holds '{name}' {len(found)} times, expected once. Save the model again.")
+    for member in found:
+        if member.flag_bits & ENCRYPTED:
+            raise ReadError(f"{path}: {name} is encrypted. Unzip it with its password, and give the folder.")
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise ReadError(f"{path}: {name} is a link to another file, which is not followed. Save the model again.")
+        if member.orig_filename != name:
+            raise ReadError(f"{path}: {name} is called '{printable(member.orig_filename)}'. Keras did not write this.")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            method = zipfile.compressor_names.get(member.compress_type, "unknown")  # type: ignore[attr-defined]
+            raise ReadError(
+                f"{path}: {name} is compressed with method {member.compress_type} ({method}), expected none or "
+                "deflate. Unzip it and give the folder."
+            )
 
 
 def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
-    """The content of a JSON member, bounded."""
-    size = archive.getinfo(name).file_size
-    if size > MAX_JSON:
+    """The content of a JSON member, bounded and checked."""
+    member = archive.getinfo(name)
+    if member.file_size > limits().json:
         raise ReadError(
-            f"{path}: {name} is {size} bytes, expected at most {MAX_JSON}. This is not a file that Keras wrote."
+            f"{path}: {name} is {member.file_size} bytes of JSON, expected at most {limits().json}. {RAISE}."
         )
-    with archive.open(name) as member:
-        return member.read(MAX_JSON + 1)
+    try:
+        with archive.open(name) as file:
+            content = file.read(member.file_size + 1)
+    except DAMAGE as error:
+        raise ReadError(
+            f"{path}: {name} is damaged: it is not where the zip says, or not the {member.file_size} bytes "
+            f"(checksum {member.CRC:08x}) that it says. {COPY_AGAIN}"
+        ) from error
+    if len(content) != member.file_size:
+        raise ReadError(f"{path}: {name} has {len(content)} bytes, expected {member.file_size}. {COPY_AGAIN}")
+    return content
 
 
 def weights_image(archive: zipfile.ZipFile, file: IO[bytes], path: Path) -> Hdf5Image:
-    """Where the HDF5 member lies; a compressed one (a zip made by hand) is inflated where it is read."""
+    """Where the HDF5 member lies; a deflated one (a zip made by hand) is inflated where it is read."""
     member = archive.getinfo(WEIGHTS)
-    is_encrypted = member.flag_bits & 1
-    if member.file_size > MAX_RATIO * max(member.compress_size, 1):
+    if member.file_size > limits().ratio * max(member.compress_size, 1):
         raise ReadError(
             f"{path}: {WEIGHTS} says that {member.compress_size} bytes inflate to {member.file_size}, more than "
-            "a zip can hold. This is not a file that Keras wrote."
+            f"a zip can hold. {COPY_AGAIN}"
         )
-    if is_encrypted or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return Hdf5Image(path, content=archive.read(WEIGHTS))
     file.seek(member.header_offset)
     head = file.read(LOCAL_HEADER.size)
     if len(head) < LOCAL_HEADER.size or not head.startswith(LOCAL_MAGIC):
-        raise zipfile.BadZipFile(f"no local header of {WEIGHTS} at byte {member.header_offset}")
+        raise zipfile.BadZipFile
     header = LOCAL_HEADER.unpack(head)
+    name = file.read(header[-2])
+    if name != WEIGHTS.encode() or header[LOCAL_METHOD] != member.compress_type:
+        raise ReadError(f"{path}: {WEIGHTS} has two descriptions in the zip that contradict each other. {COPY_AGAIN}")
     start = member.header_offset + LOCAL_HEADER.size + header[-2] + header[-1]
+    if start + member.compress_size > archive.start_dir:
+        raise ReadError(
+            f"{path}: {WEIGHTS} would end at byte {start + member.compress_size}, in the zip's directory, which begins "
+            f"at {archive.start_dir}. {COPY_AGAIN}"
+        )
     if member.compress_type == zipfile.ZIP_DEFLATED:
         return Hdf5Image(path, content=Deflated(path, start, member.compress_size, member.file_size))
+    if member.file_size != member.compress_size:
+        raise ReadError(
+            f"{path}: {WEIGHTS} says that it is stored in {member.compress_size} bytes and has {member.file_size}. "
+            f"{COPY_AGAIN}"
+        )
     return Hdf5Image(path, start, member.file_size)

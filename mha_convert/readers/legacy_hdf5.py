@@ -36,7 +36,7 @@ def accepts(head: bytes, path: Path) -> bool:
     """HDF5 with Keras' list of layers."""
     if not head.startswith(MAGIC):
         return False
-    with Hdf5Image(path).open() as root:
+    with Hdf5Image(path).open(depth=1) as root:
         return root.holds("model_weights") or root.attribute("layer_names") is not None
 
 

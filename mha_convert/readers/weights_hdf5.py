@@ -22,7 +22,7 @@ def accepts(head: bytes, path: Path) -> bool:
     """HDF5 in the v3 layout, or a shard of it; the suffix says nothing."""
     if not head.startswith(MAGIC):
         return False
-    with Hdf5Image(path).open() as root:
+    with Hdf5Image(path).open(depth=1) as root:
         return is_v3(root) or index_of_shard(path) is not None
 
 
