@@ -62,7 +62,10 @@ def case(source: str, folder: Path, target: str) -> dict:
     """All verbs on one file; runs in the forked process."""
     os.chdir(folder)
     converted = str(folder / "x.safetensors")
-    found = {"inspect": verb(["inspect", source]), "convert": verb(["convert", source, converted, "--reference", "none"])}
+    found = {
+        "inspect": verb(["inspect", source]),
+        "convert": verb(["convert", source, converted, "--reference", "none"]),
+    }
     found["written"] = sorted(os.listdir(folder))
     accepted = found["convert"]["code"] == 0
     found["verify"] = {} if accepted else verb(["verify", source, target])  # the proof needs torch: not in this process

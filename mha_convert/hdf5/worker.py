@@ -5,6 +5,7 @@ of its own, with limits on memory and processor time, and unable to open any fil
 parent for ranges of bytes, and answers with JSON and the bytes of arrays. ``process`` is the other end.
 """
 
+import codecs
 import math
 import os
 import re
@@ -17,12 +18,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import h5py
-import numpy as np
 
 from .messages import receive, send
 from .structure import DAMAGED, Refusal, array, refused, tree
 
 PAGE, PAGES_KEPT = 8 << 10, 1024  # of the file's structure, which lies scattered between the arrays
+CODECS = ("ascii", "latin-1", "utf-8")  # that h5py uses
 MOST = 1 << 20  # bytes of a request
 
 
@@ -143,7 +144,8 @@ def main() -> None:
     source = sys.stdin.buffer
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the answers
-    "".encode("utf-8", "surrogateescape"), np.zeros(1).astype("<f4")  # loaded while files can be opened
+    for name in CODECS:
+        codecs.lookup(name)  # loaded while files can be opened
     statm = close_files()
     with suppress(EOFError, BrokenPipeError):
         while True:
