@@ -66,7 +66,7 @@ def case(source: str, folder: Path, target: str) -> dict:
         "inspect": verb(["inspect", source]),
         "convert": verb(["convert", source, converted, "--reference", "none"]),
     }
-    found["written"] = sorted(os.listdir(folder))
+    found["written"] = sorted(path.name for path in folder.iterdir())
     accepted = found["convert"]["code"] == 0
     found["verify"] = {} if accepted else verb(["verify", source, target])  # the proof needs torch: not in this process
     from mha_convert.hdf5 import process
@@ -90,7 +90,7 @@ def run(source: str, target: str, keep: Path | None) -> dict:
                 found = case(source, folder, target)
                 result.write_text(json.dumps(found))
                 if keep and (folder / "x.safetensors").exists():
-                    os.replace(folder / "x.safetensors", keep)
+                    (folder / "x.safetensors").replace(keep)
             except BaseException:
                 traceback.print_exc()
             os._exit(0)
@@ -111,9 +111,6 @@ def run(source: str, target: str, keep: Path | None) -> dict:
 
 def main(folder: Path, place: Path, part: str = "0/1") -> None:
     """Every case of the manifest."""
-    import mha_convert.pipeline
-    import mha_convert.readers.saved_model
-    import mha_convert.readers.tf_checkpoint
     from mha_convert import inspection, report  # noqa: F401 - loaded before the processes are forked
     from mha_convert.readers._protobuf import message_classes
 
@@ -127,7 +124,7 @@ def main(folder: Path, place: Path, part: str = "0/1") -> None:
     run(str(folder / "files" / "ok_base.keras"), "", good)
     watch = Watch(folder / "canary")
     assert not watch.opened()
-    for index, entry in enumerate(cases):
+    for entry in cases:
         found = run(str(folder / "files" / entry["file"]), str(good), targets / f"{entry['id'][:40]!a}.safetensors")
         results[entry["id"]] = {**found, "opened": watch.opened()}
     place.write_text(json.dumps(results))

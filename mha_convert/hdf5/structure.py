@@ -144,7 +144,7 @@ def as_text(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, list):
         return [as_text(item) for item in value]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
 def described(dataset: Any, request: dict[str, Any]) -> dict[str, Any]:

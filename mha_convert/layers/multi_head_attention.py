@@ -39,6 +39,7 @@ OTHER_CLASSES = (
 )
 MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
 # What the configuration calls each size, for both classes.
+REQUIRED = ("num_heads", "num_query_heads", "num_key_value_heads", "key_dim", "head_dim")  # never null
 CONFIG_SIZES = {
     "num_heads": ("num_heads", "num_query_heads"),
     "num_key_value_heads": ("num_key_value_heads",),
@@ -253,7 +254,11 @@ def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
     """Refuse a layer whose configuration and arrays differ: one of them is not this layer's."""
     if config is None:
         return
-    facts = [*contradictions(layer, config.settings), *odd_forms(config.settings), *wrong_widths(layer, config)]
+    facts = [
+        *contradictions(layer, config.settings),
+        *odd_forms(config.settings, layer.input_rank),
+        *wrong_widths(layer, config),
+    ]
     if config.class_name in OTHER_CLASSES and config.registered_name is None:
         facts.append(f"its class is {config.class_name} in the configuration, but the arrays are those of {layer.kind}")
     if facts:
@@ -267,7 +272,9 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
     """Sizes of which configuration and arrays say different things."""
     for name, keys in CONFIG_SIZES.items():
         for key in keys:
-            if settings.get(key) is not None and settings[key] != getattr(layer, name):
+            stated = settings.get(key, getattr(layer, name))
+            absent = stated is None and key not in REQUIRED
+            if not absent and (stated, type(stated)) != (getattr(layer, name), type(getattr(layer, name))):
                 yield f"{name} is {printable(settings[key])} in the configuration, {getattr(layer, name)} in the arrays"
     if settings.get("use_gate") and layer.gate is None:
         yield "use_gate is set in the configuration, but the arrays have no gate kernel"
@@ -277,11 +284,14 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
         yield f"output_shape is {printable(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
 
 
-def odd_forms(settings: Mapping[str, Any]) -> Iterator[str]:
+def odd_forms(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     """Facts in a form that Keras does not write, which must not be taken for absent."""
     window, rate = settings.get("sliding_window"), settings.get("dropout")
     if settings.get("attention_axes") is not None and axes(settings["attention_axes"]) is None:
         yield f"attention_axes {printable(settings['attention_axes'])} is no list of integers"
+    outside = [axis for axis in axes(settings.get("attention_axes")) or () if rank and not -rank <= axis < rank]
+    if outside:
+        yield f"attention_axes {printable(settings['attention_axes'])} are no axes of inputs of rank {rank}"
     if window is not None and not (isinstance(window, int) and window > 0):
         yield f"sliding_window {printable(window)} is no positive integer"
     if rate is not None and not (isinstance(rate, (int, float)) and 0 <= rate <= 1):

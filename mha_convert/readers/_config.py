@@ -15,6 +15,8 @@ from ..locations import open_binary, size_of, store_errors
 Json = Mapping[str, Any]
 Version = tuple[int, ...]
 ATTENTION_TAKES_MASKS = (2, 10)
+MODELS = ("Functional", "Model", "Sequential")
+FLOATS = ("float", "bfloat")
 MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
 
 
@@ -102,6 +104,58 @@ def read_architecture(path: Path) -> Json:
             "Give what model.to_json() returned."
         )
     return document
+
+
+def checked_model(document: Json, source: object) -> Json:
+    """A model's JSON, in the form that Keras writes at every level; nothing of it is taken for absent.
+
+    Raises:
+        ReadError: a part has another form, or two layers of one model have one name.
+    """
+    todo = [document]
+    while todo:
+        entry = todo.pop()
+        name, inner = entry.get("class_name"), entry.get("config")
+        if not isinstance(name, str) or not name:
+            raise malformed(source, f"class_name {printable(name, 40)} is no name")
+        layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", [])
+        if inner is not None and not isinstance(inner, dict) and layers is not inner:
+            raise malformed(source, f"the config of '{printable(name, 40)}' is {type(inner).__name__}, no object")
+        if not isinstance(layers, list):
+            if name in MODELS:
+                raise malformed(source, f"the layers of '{printable(name, 40)}' are {type(layers).__name__}, no list")
+            continue
+        if name not in MODELS and not all(isinstance(layer, dict) and "class_name" in layer for layer in layers):
+            continue
+        for layer in layers:
+            if not isinstance(layer, dict):
+                raise malformed(source, f"a layer of '{printable(name, 40)}' is {type(layer).__name__}, no object")
+        names = Counter(layer_config(layer).name for layer in layers)
+        twice = [name for name, times in names.items() if name and times > 1]
+        if twice:
+            raise malformed(source, f"two layers are called '{printable(twice[0], 40)}'")
+        todo += layers
+    return document
+
+
+def malformed(source: object, fact: str) -> ReadError:
+    """The error for a configuration that Keras cannot have written."""
+    return ReadError(f"{source}: its configuration is malformed: {fact}. Save the model again.")
+
+
+def check_units(root: Group, source: object) -> None:
+    """``Dense`` layers have the arrays that their configuration says; else one of the two is another model's."""
+    for group in root.walk():
+        if group.config is None or group.config.class_name != "Dense" or "units" not in group.config.settings:
+            continue
+        units = group.config.settings["units"]
+        kernel = next((group.variables[key] for key in ("0", "kernel") if key in group.variables), None)
+        if type(units) is not int or units < 1:
+            raise malformed(source, f"units of layer '{printable(group.name)}' is {printable(units, 40)}")
+        if kernel and len(kernel.shape) == 2 and kernel.dtype.startswith(FLOATS) and kernel.shape[1] != units:
+            raise malformed(
+                source, f"layer '{printable(group.name)}' has {units} units there, its kernel has {kernel.shape[1]}"
+            )
 
 
 def refuse_architecture(architecture: Json | None, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
 from ..errors import ReadError, printable
-from ._config import Json, Version, check_fits, child_layers, hidden_masks, layer_config, version_of
+from ._config import Json, Version, check_fits, check_units, child_layers, hidden_masks, layer_config, version_of
 from ._hdf5 import Hdf5Array, Hdf5Group, Hdf5Image
 from ._layer_names import WEIGHTED_LAYERS_COUNT_TWICE, assign, between, unequal_counts
 from ._losses import lost_by_optimizer
@@ -75,6 +75,7 @@ def read_weights(
     namer = Namer(version, path if architecture else None)
     tree = namer.group(root, "", "", model or {}, outermost=True)
     check_fits(tree, architecture, path)
+    check_units(tree, path)
     notes = (
         *lost_in_nested_lists(tree, version, root),
         *lost_by_optimizer(tree, others),

@@ -12,7 +12,7 @@ from ..datatypes import Checkpoint
 from ..errors import ReadError, printable, reason
 from ..limits import RAISE, limits
 from ..locations import SMALL, is_remote, open_binary
-from ._config import Json, parse_json, refuse_architecture
+from ._config import Json, checked_model, parse_json, refuse_architecture
 from ._deflated import Deflated
 from ._hdf5 import Hdf5Image
 from ._v3_layout import read_weights
@@ -50,7 +50,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
             for name in (CONFIG, WEIGHTS, METADATA):
                 check_member(archive, name, path)
             checksum = archive.getinfo(WEIGHTS).CRC
-            config = parse_json(small_member(archive, CONFIG, path), path, CONFIG)
+            config = checked_model(parse_json(small_member(archive, CONFIG, path), path, CONFIG), path)
             metadata = parse_json(small_member(archive, METADATA, path), path, METADATA) if METADATA in names else {}
             image = weights_image(archive, file, path)
     except OSError as error:

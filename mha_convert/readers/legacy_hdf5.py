@@ -15,6 +15,8 @@ from ..errors import ReadError, printable
 from ._config import (
     Json,
     check_fits,
+    check_units,
+    checked_model,
     child_layers,
     descendants,
     hidden_masks,
@@ -46,9 +48,9 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         whole = root.holds("model_weights")
         top = as_group(root, "model_weights") if whole else root
         config = root.attribute("model_config")
-        if isinstance(config, str):
+        model = architecture if config is None else own_model(config, path)
+        if config is not None:
             refuse_architecture(architecture, path)
-        model = parse_json(config, path, "attribute model_config") if isinstance(config, str) else architecture
         version = root.attribute("keras_version") or top.attribute("keras_version")
         backend = root.attribute("backend") or top.attribute("backend")
         found = list(layer_variables(top))
@@ -58,6 +60,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     tree = Tree(model or {}).build(found)
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
     check_fits(own, architecture, path)
+    check_units(own, path)
     return Checkpoint(
         path=str(path),
         format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
@@ -69,6 +72,15 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         repeats_shared_layers=True,
         notes=tuple(hidden_masks(model or {}, version_of(version))),
     )
+
+
+def own_model(config: object, path: Path) -> Json:
+    """The model's JSON in the attribute ``model_config``."""
+    if not isinstance(config, str):
+        raise ReadError(f"{path}: its model_config is {type(config).__name__}, no text. Save the model again.")
+    if not config.isascii() and config != config.encode("utf-8", "replace").decode():
+        raise ReadError(f"{path}: its model_config is not UTF-8 text. The file is damaged; copy or download it again.")
+    return checked_model(parse_json(config, path, "attribute model_config"), path)
 
 
 def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
