@@ -37,7 +37,7 @@ class Limits:
     attribute: int = 64 << 20
     ratio: int = 1100
     memory: int = 256 << 20
-    seconds: int = 3
+    seconds: int = 2
     speed: int = 10 << 20
 
 

@@ -125,7 +125,9 @@ def attribute(group: Any, name: bytes, size: int, most: int) -> dict[str, Any]:
         value = as_text(h5py.AttributeManager(h5py.Group(group))[name.decode()])
     except MemoryError:
         raise
-    except Exception:
+    except Exception as error:
+        if "alloc" in str(error):  # HDF5 says so, and goes on
+            raise MemoryError from error
         return {"refused": refused(DAMAGED, "is damaged")}
     long = sum(map(len, filter(is_text, value))) if isinstance(value, list) else 0
     if long > size:  # texts that lie in one place of the file

@@ -45,19 +45,25 @@ def json_value(text: str | bytes, subject: str, next_step: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ReadError(f"{subject} is not valid JSON from {where} on. {next_step}.") from error
+    except AmbiguousError as error:
+        raise ReadError(f"{subject} is not valid JSON: {error}. {next_step}.") from error
     except ValueError as error:
-        raise ReadError(f"{subject} is not valid JSON: {printable(error)}. {next_step}.") from error
+        raise ReadError(f"{subject} holds a number with more digits than any size has. {next_step}.") from error
     if depth_of(value, limits().json_depth) > limits().json_depth:
         raise ReadError(too_deep)
     return value
 
 
+class AmbiguousError(ValueError):
+    """An object in JSON with two values for one name."""
+
+
 def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """One JSON object; ``ValueError`` where a name stands in it twice, as readers take different ones."""
+    """One JSON object; ``AmbiguousError`` where a name stands in it twice, as readers take different ones."""
     found = dict(pairs)
     if len(found) < len(pairs):
         name, times = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"an object has '{printable(name, 40)}' {times} times")
+        raise AmbiguousError(f"an object has '{printable(name, 40)}' {times} times")
     return found
 
 

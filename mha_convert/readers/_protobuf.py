@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 
 REPEATED = "*"
 MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
@@ -98,5 +98,5 @@ def parse(kind: str, content: bytes, place: Path, what: str) -> Any:
         return message_classes()[kind].FromString(content)
     except (DecodeError, ValueError) as error:
         raise ReadError(
-            f"{place}: {what} cannot be read: {printable(error)}. The file is damaged; copy or download it again."
+            f"{place}: {what} is no protobuf message '{kind}'. The file is damaged; copy or download it again."
         ) from error

@@ -85,7 +85,7 @@ def own_model(config: object, path: Path) -> Json:
 
 def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
     """Layer, weight name and variable, in Keras' order."""
-    layers = top.attribute("layer_names")
+    layers = names_in(top, "layer_names")
     if layers is None:
         raise ReadError(
             f"{top.place}: has no attribute layer_names. The file was not written to its end; save the model again."
@@ -94,7 +94,7 @@ def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
     refuse_aborted_save(top, layers)
     for layer in layers:
         group = as_group(top, layer)
-        for weight in group.attribute("weight_names") or []:
+        for weight in names_in(group, "weight_names") or []:
             array = group.follow(weight)
             if not isinstance(array, Hdf5Array):
                 raise ReadError(
@@ -102,6 +102,14 @@ def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
                     "The file is damaged; save the model again."
                 )
             yield layer, weight, array.variable()
+
+
+def names_in(group: Hdf5Group, attribute: str) -> list[str] | None:
+    """A list of names that Keras wrote as an attribute; an empty one may be of numbers."""
+    names = group.attribute(attribute)
+    if names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        return names
+    raise ReadError(f"{group.place}: its {attribute} is no list of names. The file is damaged; copy it again.")
 
 
 def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
@@ -118,7 +126,7 @@ def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
 def refuse_aborted_save(top: Hdf5Group, layers: list[str]) -> None:
     """Keras 3.0 to 3.2 stopped in the middle of saving attention as HDF5, and left the file on the disk."""
     for layer in layers:
-        weights = (as_group(top, layer).attribute("weight_names") or []) if top.holds(layer) else []
+        weights = (names_in(as_group(top, layer), "weight_names") or []) if top.holds(layer) else []
         name, times = Counter(weights).most_common(1)[0] if weights else ("", 0)
         if times > 1:
             raise ReadError(
