@@ -8,12 +8,16 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import SHARED, TESTS, require
 from safetensors.numpy import load_file
+
+from mha_convert.errors import MhaConvertError
+from mha_convert.pipeline import plan_file
 
 VERBS = ("inspect", "convert", "verify")
 SECONDS, MEGABYTES = 5, 500
@@ -74,8 +78,9 @@ def accepted(case: dict) -> bool:
 
 
 def expected(case: dict) -> tuple[str, ...]:
-    """The manifest's expectations; root may read what has mode 000."""
-    if case["id"] == "noperm" and os.geteuid() == 0:
+    """The manifest's expectations, but for two: root may read what has mode 000, and weights alone do not tell how wide
+    the query is (``test_a_width_that_the_configuration_contradicts``)."""
+    if (case["id"] == "noperm" and os.geteuid() == 0) or case["id"] == "shape_wrong_in":
         return ("accept",)
     return {"accept": ("accept",), "reject": ("reject",)}.get(case["expect"], ("accept", "reject"))
 
@@ -155,6 +160,20 @@ def test_what_is_converted_has_the_numbers_of_the_file(hostile, cases):
             assert all(np.array_equal(found[key], good[key]) for key in good) or "shared" in case["id"], case["id"]
             compared += 1
     assert compared >= 5
+
+
+def test_a_width_that_the_configuration_contradicts(hostile, tmp_path):
+    """Manifest case ``shape_wrong_in``: query kernel (9, 2, 4) in weights whose model says 8."""
+    config = tmp_path / "config.json"
+    with zipfile.ZipFile(hostile / "set" / "files" / "ok_base.keras") as archive:
+        config.write_bytes(archive.read("config.json"))
+    for name, fact in (("ok_base_weights", None), ("shape_wrong_in", "the query input is 8 wide .*, 9 in the arrays")):
+        source = hostile / "set" / "files" / f"{name}.weights.h5"
+        if fact is None:
+            plan_file(source, config=config)
+        else:
+            with pytest.raises(MhaConvertError, match=fact):
+                plan_file(source, config=config)
 
 
 SAMPLE = (

@@ -335,7 +335,11 @@ def test_saved_models_without_parts(saved_model):
 
 
 def test_a_damaged_saved_model_is_named(saved_model):
-    for content, fact in ((b"", "is 0 bytes"), (b"\xff" * 500, "cannot be read"), (b"\x08\x01", "holds no graph")):
+    for content, fact in (
+        (b"", "is 0 bytes"),
+        (b"\xff" * 500, "is no protobuf message"),
+        (b"\x08\x01", "holds no graph"),
+    ):
         (saved_model / "saved_model.pb").write_bytes(content)
         with pytest.raises(mha_convert.ReadError, match=fact):
             mha_convert.read(saved_model)

@@ -24,6 +24,7 @@ from .structure import DAMAGED, Refusal, array, refused, tree
 
 PAGE, PAGES_KEPT = 8 << 10, 1024  # of the file's structure, which lies scattered between the arrays
 CODECS = ("ascii", "latin-1", "utf-8")  # that h5py uses
+OPEN_FOR_WRITING = b"\1"
 MOST = 1 << 20  # bytes of a request
 
 
@@ -100,14 +101,17 @@ def answer(image: Image, request: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 def open_file(image: Image) -> Any:
     """The file, open; how a writer or a copy that was interrupted shows is said."""
+    image.seek(0)
+    head = image.read(12)
+    if head[8:9] >= b"\3" and head[11:] == OPEN_FOR_WRITING:  # from version 3 of the header on
+        raise Refusal(DAMAGED, "was not closed by the program that wrote it, which may have crashed")
+    image.seek(0)
     try:
         return h5py.File(image, "r")
     except OSError as error:
         cut = re.search(r"truncated file: eof = (\d+).*stored_eof = (\d+)", str(error))
         if cut:
             raise Refusal(DAMAGED, f"has {cut[1]} bytes of HDF5, its header says {cut[2]}: it was cut off") from error
-        if "already open for write" in str(error):
-            raise Refusal(DAMAGED, "was not closed by the program that wrote it, which may have crashed") from error
         raise Refusal(DAMAGED, "its HDF5 header is damaged") from error
 
 

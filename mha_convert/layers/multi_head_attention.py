@@ -275,7 +275,8 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
             stated = settings.get(key, getattr(layer, name))
             absent = stated is None and key not in REQUIRED
             if not absent and (stated, type(stated)) != (getattr(layer, name), type(getattr(layer, name))):
-                yield f"{name} is {printable(repr(settings[key]))} in the configuration, {getattr(layer, name)} in the arrays"
+                found = getattr(layer, name)
+                yield f"{name} is {printable(repr(settings[key]))} in the configuration, {found} in the arrays"
     if settings.get("use_gate") and layer.gate is None:
         yield "use_gate is set in the configuration, but the arrays have no gate kernel"
     shape = settings.get("output_shape")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from ..datatypes import Group, LayerConfig
 from ..errors import ReadError, printable, reason
-from ..limits import RAISE, limits
+from ..limits import RAISE, TRUSTED, limits
 from ..locations import open_binary, size_of, store_errors
 
 Json = Mapping[str, Any]
@@ -124,6 +125,10 @@ def checked_model(document: Json, source: object) -> Json:
         name, inner = entry.get("class_name"), entry.get("config")
         if not isinstance(name, str) or not name:
             raise malformed(source, f"class_name {printable(name, 40)} is no name")
+        module = str(entry.get("module") or "").partition(".")[0]
+        if module in sys.stdlib_module_names and limits() != TRUSTED:
+            fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
+            raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
         layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", [])
         if inner is not None and not isinstance(inner, dict) and layers is not inner:
             raise malformed(source, f"the config of '{printable(name, 40)}' is {type(inner).__name__}, no object")

@@ -89,7 +89,7 @@ def content(path: Path) -> bytes:
 def first_graph(folder: Path) -> Any:
     """The model's graph; SavedModels of Keras hold exactly one."""
     message = parse("SavedModel", content(folder / GRAPH_FILE), folder / GRAPH_FILE, "the SavedModel")
-    if not message.meta_graphs:
+    if not message.meta_graphs or not message.meta_graphs[0].HasField("meta_info_def"):
         raise ReadError(f"{folder / GRAPH_FILE}: holds no graph. The file is damaged; copy or download it again.")
     return message.meta_graphs[0]
 
