@@ -14,12 +14,14 @@ import os
 import resource
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from pathlib import Path
 
+PROCESSES = 2
 WALL = 60  # seconds until a case counts as hung, on whatever machine
 IN_OPEN = 0x20
 libc = ctypes.CDLL(None)
@@ -128,6 +130,28 @@ def main(folder: Path, place: Path, part: str = "0/1") -> None:
         found = run(str(folder / "files" / entry["file"]), str(good), targets / f"{entry['id'][:40]!a}.safetensors")
         results[entry["id"]] = {**found, "opened": watch.opened()}
     place.write_text(json.dumps(results))
+
+
+def run_all(maker: Path, folder: Path) -> None:
+    """Make the set in ``folder`` and run it in two processes; ``cases.json`` has the manifest with the outcomes."""
+    made = folder / "set"
+    subprocess.run([sys.executable, maker, made], check=True, capture_output=True, timeout=120)
+    before = set(made.rglob("*"))
+    runs = []
+    for number in range(PROCESSES):
+        (folder / str(number)).mkdir()
+        result = folder / str(number) / "result.json"
+        program = [sys.executable, __file__, made, result, f"{number}/{PROCESSES}"]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+        runs.append(subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+    results = {}
+    for number, process in enumerate(runs):
+        output, _ = process.communicate()
+        assert process.returncode == 0, output.decode()
+        results |= json.loads((folder / str(number) / "result.json").read_text())
+    manifest = json.loads((made / "manifest.json").read_text())["cases"]
+    (folder / "cases.json").write_text(json.dumps([{**entry, **results[entry["id"]]} for entry in manifest]))
+    (folder / "new.json").write_text(json.dumps(sorted(map(str, set(made.rglob("*")) - before))))
 
 
 if __name__ == "__main__":

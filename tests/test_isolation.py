@@ -1,0 +1,162 @@
+"""The process that reads HDF5: its end is an error, the next file is read, and it can open nothing."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+import h5py
+import numpy as np
+import pytest
+
+from mha_convert import read
+from mha_convert.errors import ReadError
+from mha_convert.hdf5 import process
+from mha_convert.limits import RAISE, STRANGER, TRUSTED, limits, trusting
+from mha_convert.readers import _hdf5
+from mha_convert.readers._hdf5 import Hdf5Image
+
+
+def chunked(path, **options):
+    """Weights in chunks, which the process has to read; returns its numbers."""
+    numbers = np.arange(600, dtype="f4").reshape(20, 30)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("layers/dense/vars/0", data=numbers, chunks=(7, 30), **options)
+        file.create_group("vars")
+    return numbers
+
+
+def killed_by(number, monkeypatch):
+    """From now on the process dies at the first bytes that it is given."""
+    told = process.ask
+
+    def ask(request, fetch):
+        def deadly(start, size):
+            process._worker.process.send_signal(number)
+            process._worker.process.wait()
+            return fetch(start, size)
+
+        return told(request, deadly)
+
+    monkeypatch.setattr(_hdf5, "ask", ask)
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
+def test_a_crash_of_the_library_is_an_error_and_the_next_file_is_read(number, samples, tmp_path, monkeypatch):
+    chunked(tmp_path / "x.weights.h5")
+    with monkeypatch.context() as patch:
+        killed_by(number, patch)
+        with pytest.raises(ReadError, match=rf"x.weights.h5: .* makes the HDF5 library crash \({number.name}\)"):
+            read(tmp_path / "x.weights.h5")
+    assert read(tmp_path / "x.weights.h5").variables
+    assert read(samples / "six_heads.keras").variables
+
+
+def test_a_process_that_takes_too_long_is_named_with_the_option_that_lets_it(tmp_path, monkeypatch):
+    chunked(tmp_path / "x.weights.h5")
+    killed_by(signal.SIGXCPU, monkeypatch)
+    with pytest.raises(ReadError, match="more than 2 s to read. .*--trust"):
+        read(tmp_path / "x.weights.h5")
+
+
+def test_one_process_serves_many_files_and_threads(samples, tmp_path):
+    numbers = chunked(tmp_path / "x.weights.h5", compression="gzip", shuffle=True, fletcher32=True)
+    (variable,) = read(tmp_path / "x.weights.h5").variables
+    first = process._worker.process.pid
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(variable.read())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and all(np.array_equal(array, numbers) for array in found)
+    read(samples / "encoder.weights.h5")
+    assert process._worker.process.pid == first
+
+
+def test_the_process_cannot_open_files(tmp_path):
+    """HDF5 follows an external link by itself, if it is let; here the link is asked for directly, past our own checks."""
+    code = f"""
+import sys, io
+from mha_convert.hdf5 import worker, structure
+import h5py, os
+with h5py.File({str(tmp_path / "secret.h5")!r}, "w") as f: f["k"] = 1.0
+with h5py.File({str(tmp_path / "x.h5")!r}, "w") as f:
+    f["out"] = h5py.ExternalLink({str(tmp_path / "secret.h5")!r}, "/k")
+content = io.BytesIO(open({str(tmp_path / "x.h5")!r}, "rb").read())
+assert h5py.File(content)["out"][()] == 1
+worker.close_files()
+for attempt in (lambda: h5py.File(content)["out"][()], lambda: open("/etc/hostname"), lambda: os.open("/", 0)):
+    try:
+        attempt()
+    except (OSError, KeyError):
+        continue
+    sys.exit("it opened a file")
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_plugins_are_off_and_nothing_of_the_environment_gets_in(monkeypatch, samples):
+    process._worker.stop()
+    for name in ("HDF5_PLUGIN_PATH", "HDF5_DRIVER", "PYTHONPATH", "PYTHONSTARTUP"):
+        monkeypatch.setenv(name, "/elsewhere")
+    seen = {}
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *args, **kwargs: seen.update(kwargs["env"]) or popen(*args, **kwargs)
+    )
+    assert read(samples / "encoder.weights.h5").variables
+    assert seen["HDF5_PLUGIN_PRELOAD"] == "::" and "/elsewhere" not in seen.values()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_has_a_process_of_its_own(samples):
+    read(samples / "encoder.weights.h5")
+    ours = process._worker.process.pid
+    pid = os.fork()
+    if not pid:
+        with suppress(BaseException):
+            read(samples / "encoder.weights.h5")
+            other = process._worker.process.pid
+            process._worker.stop()
+            os._exit(0 if other != ours else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert read(samples / "encoder.weights.h5").variables and process._worker.process.pid == ours
+
+
+def test_an_error_in_the_middle_of_an_exchange_does_not_spoil_the_next(tmp_path, samples, monkeypatch):
+    """Another program cuts the file off after its length was asked for."""
+    chunked(tmp_path / "x.weights.h5")
+    image = Hdf5Image(tmp_path / "x.weights.h5")
+    size = image.length
+    os.truncate(tmp_path / "x.weights.h5", 700)
+    with monkeypatch.context() as patch:
+        patch.setattr(_hdf5, "size_of", lambda path: size)
+        with pytest.raises(ReadError, match="became shorter"), image.open():
+            raise AssertionError
+    copy = shutil.copy(samples / "encoder.weights.h5", tmp_path / "y.weights.h5")
+    assert read(copy).variables
+
+
+def test_trust_lifts_what_the_message_says(tmp_path):
+    """A text of two million characters in a file of the same size is no attack; a name of 5000 bytes is odd."""
+    chunked(tmp_path / "x.weights.h5")
+    with h5py.File(tmp_path / "x.weights.h5", "a") as file:
+        file["layers/" + "n" * 5000 + "/vars/0"] = np.zeros(3)
+    with pytest.raises(ReadError, match="a name of 5000 bytes, expected at most 4096. .*--trust") as caught:
+        read(tmp_path / "x.weights.h5")
+    assert RAISE in str(caught.value)
+    assert len(read(tmp_path / "x.weights.h5", trust=True).variables) == 2
+
+
+def test_trust_holds_for_one_file():
+    with trusting(True):
+        assert limits() == TRUSTED
+        with trusting(False):
+            assert limits() == STRANGER
+    assert limits() == STRANGER
