@@ -15,6 +15,7 @@ from conftest import PROJECT, SHARED
 from hostile_cases import run_all
 
 PAGE = PROJECT / "docs" / "security.md"
+VERBS = ("inspect", "convert", "verify")
 BEGIN, END = "<!-- cases: written by python tests/hostile_table.py -->\n", "<!-- end of cases -->"
 
 
@@ -45,10 +46,13 @@ def table(cases: list[dict]) -> str:
     """All cases, and the sums."""
     keras = keras_outcomes()
     converted = sum(case["convert"]["code"] == 0 for case in cases)
-    seconds, memory = max(case["seconds"] for case in cases), max(case["megabytes"] for case in cases)
+    seconds, memory = (
+        max(case["seconds"] / sum(bool(case[verb]) for verb in VERBS) for case in cases),
+        max(case["megabytes"] for case in cases),
+    )
     rows = [
         f"{len(cases)} files: {converted} are converted, {len(cases) - converted} refused in one line. None crashes, hangs, "
-        f"runs code or makes us open another file; at most {seconds:.1f} s of a processor and {memory} MB are used.\n",
+        f"runs code or makes us open another file; at most {seconds:.1f} s of a processor for a verb and {memory} MB are used.\n",
         "| file | what it is | `load_model` | `mha-convert convert` |",
         "|---|---|---|---|",
     ]

@@ -18,6 +18,7 @@ import numpy as np
 from ..datatypes import Array, Role, Variable
 from ..errors import ReadError, printable
 from ..locations import CHUNK, fetch, is_file, size_of
+from ._links import refuse_links_out
 from ._protobuf import parse
 
 INDEX_END = ".index"
@@ -79,6 +80,7 @@ class Bundle:
         used = sorted({entry.shard for entry in self.entries.values()})
         missing = [number for number in used if not is_file(self.shard(number))]
         if not missing:
+            refuse_links_out(self.prefix.parent, *map(self.shard, used))
             return {number: size_of(self.shard(number)) for number in used}
         promised = sum(entry.size for entry in self.entries.values())
         names = ", ".join(f"'{self.shard(number).name}'" for number in missing[:3])

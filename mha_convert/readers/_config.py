@@ -30,7 +30,7 @@ def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
     """One JSON object out of ``text``; anything else is a ``ReadError``."""
     document = json_value(text, f"{source}: {member}", "Save the model again")
     if not isinstance(document, dict):
-        raise ReadError(f"{source}: {member} holds {type(document).__name__}, not an object. Save the model again.")
+        raise ReadError(f"{source}: {member} holds {kind_of(document)}, not an object. Save the model again.")
     return document
 
 
@@ -66,6 +66,12 @@ def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         name, times = Counter(name for name, _ in pairs).most_common(1)[0]
         raise AmbiguousError(f"an object has '{printable(name, 40)}' {times} times")
     return found
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls a value."""
+    kinds = {type(None): "null", bool: "a truth value", str: "a text", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number")
 
 
 def depth_of(value: Any, most: int) -> int:
@@ -131,16 +137,16 @@ def checked_model(document: Json, source: object) -> Json:
             raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
         layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", [])
         if inner is not None and not isinstance(inner, dict) and layers is not inner:
-            raise malformed(source, f"the config of '{printable(name, 40)}' is {type(inner).__name__}, no object")
+            raise malformed(source, f"the config of '{printable(name, 40)}' is {kind_of(inner)}, no object")
         if not isinstance(layers, list):
             if name in MODELS:
-                raise malformed(source, f"the layers of '{printable(name, 40)}' are {type(layers).__name__}, no list")
+                raise malformed(source, f"the layers of '{printable(name, 40)}' are {kind_of(layers)}, no list")
             continue
         if name not in MODELS and not all(isinstance(layer, dict) and "class_name" in layer for layer in layers):
             continue
         for layer in layers:
             if not isinstance(layer, dict):
-                raise malformed(source, f"a layer of '{printable(name, 40)}' is {type(layer).__name__}, no object")
+                raise malformed(source, f"a layer of '{printable(name, 40)}' is {kind_of(layer)}, no object")
         names = Counter(layer_config(layer).name for layer in layers)
         twice = [name for name, times in names.items() if name and times > 1]
         if twice:

@@ -11,6 +11,7 @@ from ..datatypes import Checkpoint
 from ..locations import is_file, store_errors
 from ._config import Json, checked_model, json_file, parse_json, refuse_architecture
 from ._hdf5 import Hdf5Image
+from ._links import refuse_links_out
 from ._v3_layout import read_weights
 from .keras_zip import CONFIG, METADATA, WEIGHTS
 from .sharded import check_shards, shards_of
@@ -32,6 +33,7 @@ def accepts(head: bytes, path: Path) -> bool:
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for a damaged member."""
     refuse_architecture(architecture, path)
+    refuse_links_out(path, *(path / name for name in (CONFIG, METADATA, WEIGHTS, SHARDS, TASK)))
     config = checked_model(parse_json(json_file(path / CONFIG), path, CONFIG), path)
     has_metadata, is_whole = is_file(path / METADATA), is_file(path / WEIGHTS)
     has_task = is_file(path / TASK)

@@ -20,6 +20,7 @@ from ._config import (
     child_layers,
     descendants,
     hidden_masks,
+    kind_of,
     layer_config,
     parse_json,
     refuse_architecture,
@@ -77,7 +78,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
 def own_model(config: object, path: Path) -> Json:
     """The model's JSON in the attribute ``model_config``."""
     if not isinstance(config, str):
-        raise ReadError(f"{path}: its model_config is {type(config).__name__}, no text. Save the model again.")
+        raise ReadError(f"{path}: its model_config is {kind_of(config)}, no text. Save the model again.")
     if not config.isascii() and config != config.encode("utf-8", "replace").decode():
         raise ReadError(f"{path}: its model_config is not UTF-8 text. The file is damaged; copy or download it again.")
     return checked_model(parse_json(config, path, "attribute model_config"), path)

@@ -18,6 +18,7 @@ from ..locations import fetch, is_file, size_of
 from ._bundle import open_bundle
 from ._config import Json, check_fits, hidden_masks, mapping, refuse_architecture, version_of
 from ._graph_names import Namer
+from ._links import refuse_links_out
 from ._listed_variables import Names
 from ._losses import lost_by_optimizer
 from ._object_graph import Object, arrange, read_objects
@@ -88,6 +89,7 @@ def content(path: Path) -> bytes:
 
 def first_graph(folder: Path) -> Any:
     """The model's graph; SavedModels of Keras hold exactly one."""
+    refuse_links_out(folder, folder / GRAPH_FILE, folder / METADATA_FILE)
     message = parse("SavedModel", content(folder / GRAPH_FILE), folder / GRAPH_FILE, "the SavedModel")
     if not message.meta_graphs or not message.meta_graphs[0].HasField("meta_info_def"):
         raise ReadError(f"{folder / GRAPH_FILE}: holds no graph. The file is damaged; copy or download it again.")

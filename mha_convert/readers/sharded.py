@@ -13,6 +13,7 @@ from ..errors import ReadError, printable
 from ..locations import is_file
 from ._config import Json, json_file, mapping, parse_json
 from ._hdf5 import Hdf5Image
+from ._links import refuse_links_out
 from ._v3_layout import read_weights
 
 FORMAT = "sharded"
@@ -50,6 +51,7 @@ def shards_of(index: Path) -> dict[Path, list[str]]:
             raise ReadError(
                 f"{index}: its shard '{printable(path.name)}' is not beside it. Copy all shards into one folder."
             )
+    refuse_links_out(index.parent, *found)
     return dict(sorted(found.items()))
 
 

@@ -1,0 +1,27 @@
+"""Links in a folder that came from a stranger: an archive can hold links to any file of the machine."""
+
+from pathlib import Path
+
+from ..errors import ReadError, printable
+from ..limits import TRUSTED, limits
+from ..locations import is_remote
+
+BLOBS = "blobs"  # the Hugging Face cache keeps contents there, and links to them in snapshots/<commit>
+
+
+def refuse_links_out(folder: Path, *files: Path) -> None:
+    """Each file lies in ``folder``, whatever links lead to it, or in the cache that the folder belongs to.
+
+    Raises:
+        ReadError: one does not; it was not opened.
+    """
+    if is_remote(folder) or limits() == TRUSTED:
+        return
+    home = folder.resolve()
+    homes = (home, home.parent.parent / BLOBS) if home.parent.name == "snapshots" else (home,)
+    for file in files:
+        if not any(file.resolve().is_relative_to(place) for place in homes):
+            raise ReadError(
+                f"{folder}: its '{printable(file.name)}' is a link to a file elsewhere, which is not followed. "
+                "Copy the file into the folder, or give --trust (trust=True)."
+            )
