@@ -171,7 +171,7 @@ def test_configuration_against_arrays_shows_both(golden, tmp_path):
         ({"sliding_window": 3.0}, "sliding_window 3.0 is no positive integer"),
         ({"sliding_window": "3"}, "sliding_window 3 is no positive integer"),
         ({"use_gate": 1}, "use_gate is set in the configuration, but the arrays have no gate kernel"),
-        ({"num_heads": "4"}, "num_heads is 4 in the configuration, 4 in the arrays"),
+        ({"num_heads": "4"}, "num_heads is '4' in the configuration, 4 in the arrays"),
         ({"key_dim": 8.5}, "key_dim is 8.5 in the configuration, 8 in the arrays"),
         ({"output_shape": 32.5}, r"output_shape is 32.5 in the configuration, \[32\] in the arrays"),
         ({"output_shape": [16]}, r"output_shape is \[16\] in the configuration, \[32\] in the arrays"),

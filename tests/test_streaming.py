@@ -170,11 +170,17 @@ def test_targets_are_the_same_bytes_with_any_number_of_threads(tmp_path, monkeyp
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
-def test_a_compressed_keras_file_gives_the_same_target(golden, tmp_path, compression, monkeypatch):
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_inflates_without_bound_is_refused(golden, tmp_path, compression):
+    packed_again(golden / "keras-3.15.1/square.keras", tmp_path / "x.keras", compression)
+    with pytest.raises(ReadError, match=f"method {compression} .*, expected none or deflate"):
+        mha_convert.read(tmp_path / "x.keras")
+
+
+def test_a_deflated_keras_file_gives_the_same_target(golden, tmp_path, monkeypatch):
     """Also where a page of the inflated content is smaller than what is read at once."""
     source = golden / "keras-3.15.1/square.keras"
-    packed_again(source, tmp_path / "x.keras", compression)
+    packed_again(source, tmp_path / "x.keras", zipfile.ZIP_DEFLATED)
     targets = []
     for page in (_deflated.PAGE, 1000, None):
         monkeypatch.setattr(_deflated, "PAGE", page or 1000)
@@ -191,7 +197,7 @@ def test_a_deflated_keras_file_is_never_in_memory_as_a_whole(golden, tmp_path, m
     monkeypatch.setattr(keras_zip, "CHUNK", 256 << 10)
     weights = hdf5_model(tmp_path / "x.weights.h5", layers=12)
     with zipfile.ZipFile(tmp_path / "x.keras", "w", zipfile.ZIP_DEFLATED) as new:
-        new.writestr("config.json", "{}")
+        new.writestr("config.json", '{"class_name": "Functional", "config": {}}')
         new.write(weights, "model.weights.h5")
     source, target = tmp_path / "x.keras", tmp_path / "x.safetensors"
     peak = peak_of(lambda: mha_convert.convert_file(source, target, reference="none"))
