@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 PROCESSES = 2
@@ -61,7 +62,7 @@ def verb(arguments: list[str]) -> dict:
 
 
 def case(source: str, folder: Path, target: str) -> dict:
-    """All verbs on one file; runs in the forked process."""
+    """The verbs on one file, without a proof of what was converted; runs in the forked process."""
     os.chdir(folder)
     converted = str(folder / "x.safetensors")
     found = {
@@ -80,8 +81,14 @@ def case(source: str, folder: Path, target: str) -> dict:
     return found
 
 
-def run(source: str, target: str, keep: Path | None) -> dict:
-    """``case`` in a forked process; a signal or a hang are outcomes, too."""
+def proof(source: str, folder: Path, target: str) -> dict:
+    """The proof of a file that was converted."""
+    os.chdir(folder)
+    return {"verify": verb(["verify", source, target])}
+
+
+def run(source: str, target: str, keep: Path | None, task: Callable[[str, Path, str], dict] = case) -> dict:
+    """``task`` in a forked process; a signal or a hang are outcomes, too."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "out"
         folder.mkdir()
@@ -89,7 +96,7 @@ def run(source: str, target: str, keep: Path | None) -> dict:
         pid = os.fork()
         if not pid:
             try:
-                found = case(source, folder, target)
+                found = task(source, folder, target)
                 result.write_text(json.dumps(found))
                 if keep and (folder / "x.safetensors").exists():
                     (folder / "x.safetensors").replace(keep)
@@ -129,6 +136,14 @@ def main(folder: Path, place: Path, part: str = "0/1") -> None:
     for entry in cases:
         found = run(str(folder / "files" / entry["file"]), str(good), targets / f"{entry['id'][:40]!a}.safetensors")
         results[entry["id"]] = {**found, "opened": watch.opened()}
+    import torch  # noqa: F401 - only the proof needs it, and it alone takes the memory that a conversion may take
+
+    import mha_convert.verification  # noqa: F401
+
+    for entry in cases:
+        target = targets / f"{entry['id'][:40]!a}.safetensors"
+        if target.exists():
+            results[entry["id"]] |= run(str(folder / "files" / entry["file"]), str(target), None, proof)
     place.write_text(json.dumps(results))
 
 

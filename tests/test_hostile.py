@@ -79,6 +79,10 @@ def test_each_file_is_converted_or_refused_as_the_manifest_says(cases):
     none([(case["id"], case["what"], case["expect"], case["convert"]["err"]) for case in wrong])
 
 
+def test_what_must_be_accepted_is_proven(cases):
+    none([(case["id"], case["verify"]) for case in cases if case["expect"] == "accept" and case["verify"]["code"] != 0])
+
+
 def test_a_refusal_is_exit_code_1_and_one_clear_line(cases):
     faults = []
     for case in cases:
