@@ -24,7 +24,8 @@ from ._deflated import Deflated
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 STORED_AS = {"|V2": "bfloat16"}  # Keras writes bfloat16 as 2 opaque bytes; no other 2-byte opaque type is known.
-STRUCTURE_SPEED = 100 << 20  # bytes of a file in a second: more than that no structure takes
+STRUCTURE_SPEED = 1 << 20  # bytes in a second: 1500 layers of two small arrays each are 4 MB, and take one second
+MOST_STRUCTURE = 64 << 20  # bytes: the rest of a larger file is arrays
 NEXT_STEPS = {
     "damaged": "The file is damaged or incomplete; copy or download it again",
     "foreign": "Keras never writes that; it is not read",
@@ -51,7 +52,7 @@ class Hdf5Image:
     @contextmanager
     def open(self, depth: int | None = None) -> Iterator["Hdf5Group"]:
         """The image's root group, with all below it, or down to ``depth`` groups; damage is a ``ReadError``."""
-        seconds = self.limits.seconds and self.limits.seconds + self.length / STRUCTURE_SPEED
+        seconds = self.limits.seconds and self.limits.seconds + min(self.length, MOST_STRUCTURE) / STRUCTURE_SPEED
         request = {"do": "tree", "depth": depth or self.limits.depth + 1, "limits": asdict(self.limits)}
         answer, _ = self.ask(request, self.limits.memory, seconds)
         yield Hdf5Group(self, "", answer["tree"])
