@@ -33,7 +33,7 @@ class Limits:
     json_depth: int = 200
     objects: int = 200_000
     depth: int = 64
-    name: int = 4096
+    name: int = 64 << 10
     attribute: int = 64 << 20
     ratio: int = 1100
     memory: int = 256 << 20
