@@ -236,7 +236,8 @@ def source_arrays(layer: AnyAttention) -> dict[str, Array]:
     """Keras' arrays in float64, read again; NaN and infinity cannot be proven and are refused."""
     arrays = {}
     for name, variable in layer.arrays.items():
-        array = arrays[name] = np.asarray(variable.read(), np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN, which is refused below
+            array = arrays[name] = np.asarray(variable.read(), np.float64)
         odd = int(array.size - np.isfinite(array).sum())
         if odd:
             raise VerificationError(
