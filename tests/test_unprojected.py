@@ -417,10 +417,8 @@ def test_explain_and_inspect_tell_the_formula(made):
 
 
 def test_like_says_that_they_have_no_place(made, tmp_path):
-    from mha_convert.pipeline import align_file
-
     torch.save(torch.nn.MultiheadAttention(6, 2).state_dict(), tmp_path / "like.pt")
-    _, alignment = align_file(made / "every.keras", tmp_path / "like.pt")
+    alignment = mha_convert.align_file(made / "every.keras", tmp_path / "like.pt")
     assert {name for name, why in alignment.left_layers if "no projections" in why} == set(NAMES)
 
 
