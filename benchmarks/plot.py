@@ -26,16 +26,16 @@ def growth(conversions: list[dict[str, Any]], path: Path) -> None:
     if not grown:
         return
     sizes = [row["target_bytes"] / 1e6 for row in grown]
-    figure, (times, memory) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for name in grown[0]["ways"]:
+    figure, (times, memory) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+    for number, name in enumerate(grown[0]["ways"]):
         spent = [row["ways"][name] for row in grown]
-        times.plot(sizes, [way["median_seconds"] for way in spent], marker="o", label=name)
-        if name == CP:
-            continue
-        memory.plot(sizes, [way["anonymous_bytes"] / 1e6 for way in spent], marker="o", label=name)
+        style = {"marker": "o", "label": name, "color": f"C{number}"}
+        times.plot(sizes, [way["median_seconds"] for way in spent], **style)
+        if name != CP:
+            memory.plot(sizes, [way["anonymous_bytes"] / 1e6 for way in spent], **style)
     for axes, title in ((times, "seconds, start to end"), (memory, "anonymous memory at the peak, MB")):
         axes.set(xscale="log", yscale="log", xlabel="MB of attention weights", title=title)
         axes.grid(alpha=0.3)
-    times.legend(loc="upper left")
+    figure.legend(*times.get_legend_handles_labels(), loc="outside lower center", ncols=len(grown[0]["ways"]))
     figure.savefig(path, dpi=90)
     plt.close(figure)

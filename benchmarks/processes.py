@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INTERVAL = 0.003
+UNUSUAL = ("PYTHONDONTWRITEBYTECODE",)  # Python would compile our sources anew at every start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ def cost(command: Sequence[str | Path], environment: dict[str, str] | None = Non
         os.sync()  # what was written before must not slow this down
         begin = time.perf_counter()
         process = subprocess.Popen(
-            command, env=os.environ | (environment or {}), stdout=subprocess.DEVNULL, stderr=messages
+            command, env=usual_environment() | (environment or {}), stdout=subprocess.DEVNULL, stderr=messages
         )
         anonymous = pool.submit(largest_anonymous, process.pid)
         _, status, usage = os.wait4(process.pid, 0)
@@ -42,6 +43,11 @@ def cost(command: Sequence[str | Path], environment: dict[str, str] | None = Non
             messages.seek(0)
             raise RuntimeError(f"{command}: exit code {process.returncode}: {messages.read()[-2000:].decode()}")
         return Cost(seconds=seconds, resident=usage.ru_maxrss * 1024, anonymous=anonymous.result())
+
+
+def usual_environment() -> dict[str, str]:
+    """This process's, as a user has it."""
+    return {name: value for name, value in os.environ.items() if name not in UNUSUAL}
 
 
 def largest_anonymous(pid: int) -> int:

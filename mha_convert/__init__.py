@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .attention_rows import read_attention
     from .conversion import convert
     from .datatypes import (
+        Alignment,
         AttentionLayer,
         Checkpoint,
         Comparison,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from .layouts import plan
     from .loading import load_modules
     from .modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
-    from .pipeline import convert_file, from_keras_layer, verify_file
+    from .pipeline import align_file, convert_file, from_keras_layer, verify_file
     from .readers import read
     from .renaming import read_renames, rename
     from .verification import verify
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 # Where each public name lives; loaded when it is first asked for, so that `import mha_convert` costs nothing.
 _HOMES = {
+    "Alignment": "datatypes",
     "AttentionLayer": "datatypes",
     "Checkpoint": "datatypes",
     "Comparison": "datatypes",
@@ -58,6 +60,7 @@ _HOMES = {
     "Variable": "datatypes",
     "VerificationError": "errors",
     "WriteError": "errors",
+    "align_file": "pipeline",
     "convert": "conversion",
     "convert_file": "pipeline",
     "describe_plan": "description",
@@ -78,6 +81,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Alignment",
     "AttentionLayer",
     "Checkpoint",
     "Comparison",
@@ -97,6 +101,7 @@ __all__ = [
     "Variable",
     "VerificationError",
     "WriteError",
+    "align_file",
     "convert",
     "convert_file",
     "describe_plan",

@@ -87,7 +87,8 @@ def align(layers: Sequence[AnyAttention], shapes: Shapes, *, in_order: bool = Tr
     ]
     projected = [layer for layer in layers if isinstance(layer, AttentionLayer)]
     projected = projected if in_order else sorted(projected, key=lambda layer: natural(layer.name))
-    fitting = {layer.name: [place for place in found if fits(layer, place, shapes)] for layer in projected}
+    plain = [place for place in found if altering(place) is None]
+    fitting = {layer.name: [place for place in plain if fits(layer, place, shapes)] for layer in projected}
     pairs: list[Pair] = []
     for layer in projected:
         mine = fitting[layer.name]
@@ -95,7 +96,7 @@ def align(layers: Sequence[AnyAttention], shapes: Shapes, *, in_order: bool = Tr
         if has_hidden_rules(layer):
             left.append((layer.name, "it has a window or other attention axes, which no shape in a model tells"))
         elif not mine:
-            left.append((layer.name, "no attention in the model has its shapes"))
+            left.append((layer.name, no_place(layer, found, shapes)))
         elif any(set_of(fitting[other.name]) != set_of(mine) for other in alike):
             left.append(
                 (layer.name, "the model has attention of several forms that it fits, and shapes do not tell which")
@@ -139,13 +140,51 @@ def recognise(shapes: Shapes) -> list[ModelAttention]:
             prefix=prefix,
             layout=form.layout,
             keys=(keys := {own: prefix + name for own, name in form.names.items() if prefix + name in shapes}),
-            others=tuple(key for key in shapes if prefix and key.startswith(prefix) and key not in keys.values()),
+            others=tuple(
+                key
+                for key in shapes
+                if key not in keys.values() and key.startswith(prefix) and (prefix or changes_result(key))
+            ),
         )
         for form in FORMS
         for prefix in prefixes(shapes, form.weights[0])
         if all(prefix + name in shapes for name in form.weights)
     ]
     return sorted(found, key=lambda place: natural(place.prefix))
+
+
+# First names of tensors inside attention that make its result another than Keras'.
+ALTERING = (
+    "bias_k",
+    "bias_v",
+    "q_norm",
+    "k_norm",
+    "query_norm",
+    "key_norm",
+    "q_layernorm",
+    "k_layernorm",
+    "rotary_emb",
+    "relative_attention_bias",
+    "relative_position_bias_table",
+)
+
+
+def changes_result(name: str) -> bool:
+    """Whether a tensor of this name inside attention changes what it computes."""
+    return name.split(".")[0] in ALTERING
+
+
+def altering(place: ModelAttention) -> str | None:
+    """The first such tensor."""
+    return next((key for key in place.others if changes_result(key.removeprefix(place.prefix))), None)
+
+
+def no_place(layer: AttentionLayer, found: Sequence[ModelAttention], shapes: Shapes) -> str:
+    """Why the model has no place for the layer."""
+    others = [key for place in found if fits(layer, place, shapes) and (key := altering(place))]
+    if not others:
+        return "no attention in the model has its shapes"
+    return f"the model's attention of its shapes also has {printable(others[0])}, which changes what it computes"
 
 
 def prefixes(shapes: Shapes, name: str) -> list[str]:

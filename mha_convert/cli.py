@@ -18,7 +18,6 @@ from .errors import MhaConvertError, printable
 if TYPE_CHECKING:
     from .datatypes import Checkpoint, Plan, Report
     from .document import Document
-    from .pipeline import Renames
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
@@ -237,17 +236,15 @@ def convert(
     start_hdf5()
     from .pipeline import convert_file, default_target, plan_file
 
-    renames: Renames = rename
     if yes and like is None:
         raise typer.BadParameter("--yes is for the proposal of --like.")
     if like is not None:
         if prefix is not None or names or rename:
             raise typer.BadParameter("--like finds the names itself; leave out --prefix, --names and --rename.")
-        place = target or str(default_target(source))
-        proposal = propose(source, like, place, config, trust, attention, layer, yes, overwrite, as_json)
-        if proposal is None:
+        if not yes:
+            place = target or str(default_target(source))
+            propose(source, like, place, config, trust, attention, layer, overwrite, as_json)
             return
-        layout, placement, layer, renames = proposal
     if list_keys:
         checkpoint, _, chosen = plan_file(
             source,
@@ -259,7 +256,8 @@ def convert(
             names=names,
             layers=layer,
             prefix=prefix,
-            renames=renames,
+            renames=rename,
+            like=like,
             dtype=dtype,
         )
         show_keys(checkpoint, chosen, as_json)
@@ -276,7 +274,8 @@ def convert(
             names=names,
             layers=layer,
             prefix=prefix,
-            renames=renames,
+            renames=rename,
+            like=like,
             dtype=dtype,
             module=module,
             reference=reference,
@@ -352,29 +351,23 @@ def propose(
     trust: bool,
     attention: list[str] | None,
     layers: list[str] | None,
-    yes: bool,
     overwrite: bool,
     as_json: bool,
-) -> "tuple[Any, Any, list[str], dict[str, str]] | None":
-    """Show and write the proposal of ``--like``; with ``--yes``, the layout, placement, layers and renames instead."""
-    from .alignment import renames_of
-    from .pipeline import align_file, all_matched, rules_beside, write_rules
+) -> None:
+    """Show and write the proposal of ``--like``."""
+    from .pipeline import align_source, rules_beside, write_rules
     from .report import alignment_as_json, alignment_as_text
 
-    checkpoint, alignment = align_file(source, like, config=config, trust=trust, attention=attention, layers=layers)
-    if yes:
-        names = [pair.layer.name for pair in all_matched(alignment, like).pairs]
-        return alignment.layout, alignment.placement, names, renames_of(alignment)
+    checkpoint, alignment = align_source(source, like, config=config, trust=trust, attention=attention, layers=layers)
     path = rules_beside(target)
     written = alignment.pairs and write_rules(
         alignment, source, like, path, attention=attention or (), overwrite=overwrite
     )
     if as_json:
         print_json(alignment_as_json(alignment, checkpoint, like))
-        return None
+        return
     steps = [f"Rules: {path}. Edit them, then: {written}", "Or give --yes."] if written else []
     show([*alignment_as_text(alignment, checkpoint, like), *steps])
-    return None
 
 
 def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:

@@ -48,6 +48,7 @@ def convert_file(
     layers: Sequence[str] | None = None,
     prefix: str | None = None,
     renames: Renames = None,
+    like: StrPath | None = None,
     dtype: str | None = None,
     module: StrPath | None = None,
     reference: str = "numpy",
@@ -69,6 +70,8 @@ def convert_file(
         layers: names of the layers to convert; None for all.
         prefix: what stands before a layer's keys, with ``{name}`` for its name; ``""`` for bare keys.
         renames: patterns for whole keys and their new names, see ``rename``; or a TOML file with them.
+        like: a ``state_dict`` of your own model, whose attention the layers are matched with (``align_file``): it
+            decides layout, placement and keys, and every layer must have a place.
         dtype: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``; None keeps each layer's own.
         module: where to write the modules that load the target, as source that needs torch alone; None for nowhere.
         reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a subprocess), or ``"none"``.
@@ -100,6 +103,7 @@ def convert_file(
         layers=layers,
         prefix=prefix,
         renames=renames,
+        like=like,
         dtype=dtype,
     )
     if strict:
@@ -142,14 +146,21 @@ def plan_file(
     layers: Sequence[str] | None = None,
     prefix: str | None = None,
     renames: Renames = None,
+    like: StrPath | None = None,
     dtype: str | None = None,
 ) -> tuple[Checkpoint, Findings, Plan]:
     """The first stages of ``convert_file``: what is in the source, and where each number would go; reads no array."""
     rules = read_renames(renames) if isinstance(renames, str | PathLike) else renames
+    if like is not None and (prefix is not None or names or rules):
+        raise LayoutError(f"{like}: finds the names itself. Leave out prefix, names and renames.")
     rows = read_attention(attention)
     checkpoint = read(source, config=config, trust=trust)
     findings = survey(checkpoint, rows)
     found = convertible(checkpoint, findings, layers)
+    if like is not None:
+        alignment = all_matched(aligned(checkpoint, found, like), like)
+        found, rules = tuple(pair.layer for pair in alignment.pairs), renames_of(alignment)
+        layout, placement = alignment.layout, alignment.placement
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix=prefix, dtype=dtype)
     return checkpoint, findings, rename(chosen, rules) if rules else chosen
 
@@ -162,12 +173,46 @@ def align_file(
     trust: bool = False,
     attention: Attention = None,
     layers: Sequence[str] | None = None,
+) -> Alignment:
+    """Which of the source's layers belongs to which attention of a PyTorch model; ``convert_file(like=)`` applies it.
+
+    Args:
+        source: whatever ``read`` takes.
+        like: the model's ``state_dict``, ``.safetensors`` or ``.pt``.
+        config: the model's JSON, where the source holds weights only.
+        trust: whether the source may ask for any memory and time, see ``docs/security.md``.
+        attention: hand-written attention, as in ``convert_file``.
+        layers: names of the layers to match; None for all.
+
+    Returns:
+        the pairs, told by shapes and order, and what stays on either side.
+
+    Raises:
+        ReadError, LayerError: as ``convert_file``.
+        LayoutError: the pairs need two layouts.
+    """
+    return align_source(source, like, config=config, trust=trust, attention=attention, layers=layers)[1]
+
+
+def align_source(
+    source: StrPath,
+    like: StrPath,
+    *,
+    config: StrPath | None = None,
+    trust: bool = False,
+    attention: Attention = None,
+    layers: Sequence[str] | None = None,
 ) -> tuple[Checkpoint, Alignment]:
-    """Which of the source's layers belongs to which attention of a PyTorch model; ``like`` is its ``state_dict``."""
+    """``align_file``, with the source."""
     rows = read_attention(attention)
     checkpoint = read(source, config=config, trust=trust)
     found = convertible(checkpoint, survey(checkpoint, rows), layers)
-    return checkpoint, align(found, open_target(like).shapes, in_order=checkpoint.has_config)
+    return checkpoint, aligned(checkpoint, found, like)
+
+
+def aligned(checkpoint: Checkpoint, layers: Sequence[AnyAttention], like: StrPath) -> Alignment:
+    """The layers matched with the model's tensors."""
+    return align(layers, open_target(like).shapes, in_order=checkpoint.has_config)
 
 
 def write_rules(

@@ -26,6 +26,7 @@ from keras.src import quantizers
 IN_BLOCKS = hasattr(keras.quantizers, "Int4QuantizationConfig")  # Keras 3.14 and later
 ODD = {"num_heads": 3, "key_dim": 5, "value_dim": 3, "output_shape": (3, 3)}
 EVEN = {"num_heads": 2, "key_dim": 4}
+GROUPED = {"num_query_heads": 4, "num_key_value_heads": 2, "head_dim": 4}
 # Options of the layer, widths of query and key, mode, block size of int4, rank and alpha of LoRA.
 MODELS = {
     "int8": (ODD, (7, 9), "int8", None, None),
@@ -46,7 +47,12 @@ MODELS = {
     "lora-bfloat16": (ODD | {"dtype": "bfloat16"}, (7, 9), None, None, (3, None)),
     "int8-lora": (ODD, (7, 9), "int8", None, (3, None)),
     "int4-lora": (ODD | {"use_bias": False}, (7, 9), "int4", None, (3, None)),
+    "int8-some": (ODD, (7, 9), "int8", None, None),
+    "lora-some": (ODD, (7, 9), None, None, (3, None)),
+    "int8-grouped": (GROUPED, (8, 8), "int8", None, None),
+    "int4-grouped": (GROUPED, (8, 8), "int4", None, None),
 }
+SOME = {"int8-some": ("query", "output"), "lora-some": ("query", "value")}  # of other models all projections
 ROLES = {"query": "_query_dense", "key": "_key_dense", "value": "_value_dense", "output": "_output_dense"}
 
 
@@ -66,12 +72,13 @@ def save(folder: Path, name: str, number: int) -> dict[str, np.ndarray]:
     options, widths, mode, block, lora = MODELS[name]
     random = np.random.default_rng(number)
     query, key = keras.Input((5, widths[0])), keras.Input((6, widths[1]))
-    layer = keras.layers.MultiHeadAttention(**options, name="attn")
+    kind = "GroupQueryAttention" if "head_dim" in options else "MultiHeadAttention"
+    layer = getattr(keras.layers, kind)(**options, name="attn")
     model = keras.Model([query, key], layer(query, key))
     for weight in model.weights:
         weight.assign((0.5 * random.standard_normal(weight.shape)).astype("float32"))
     parts = {role: getattr(layer, attribute) for role, attribute in ROLES.items()}
-    for part in parts.values():
+    for part in (parts[role] for role in SOME.get(name, ROLES)):
         if lora and not mode:
             adapt(part, *lora, random)
         if mode:

@@ -242,3 +242,61 @@ def test_windows_and_axes_are_in_no_shape(facts):
     assert alignment.left_layers == (
         ("layer", "it has a window or other attention axes, which no shape in a model tells"),
     )
+
+
+@pytest.mark.parametrize(
+    ("prefix", "extra"),
+    [("", "bias_k"), ("attn.", "bias_v"), ("attn.", "q_norm.weight"), ("attn.", "relative_attention_bias.weight")],
+)
+def test_attention_that_computes_more_is_no_place(prefix, extra):
+    shapes = {prefix + key: shape for key, shape in shapes_of(stock()).items()} | {prefix + extra: (1, 1, 8)}
+    alignment = align([make_layer(SQUARE, name="a")], shapes)
+    assert not alignment.pairs and len(alignment.left_places) == 1
+    assert alignment.left_layers == (
+        ("a", f"the model's attention of its shapes also has {prefix}{extra}, which changes what it computes"),
+    )
+    del shapes[prefix + extra]
+    assert len(align([make_layer(SQUARE, name="a")], shapes | {"head.q_norm.weight": (8,)}).pairs) == 1
+
+
+def test_like_in_python_fills_the_model(samples, tmp_path):
+    """The counterpart of ``--like --yes``; every tensor of the model's attention is filled, and outputs are Keras'."""
+
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.self_attn = nn.MultiheadAttention(16, 2, batch_first=True)
+            self.cross_attn = nn.MultiheadAttention(16, 2, kdim=12, vdim=12, batch_first=True)
+
+    model, target = Decoder(), tmp_path / "x.safetensors"
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    alignment = mha_convert.align_file(samples / "translator.h5", tmp_path / "model.pt")
+    assert {name: prefix for name, (prefix, _) in places(alignment).items()} == {
+        "self_attention": "self_attn.",
+        "cross_attention": "cross_attn.",
+    }
+    report = mha_convert.convert_file(samples / "translator.h5", target, like=tmp_path / "model.pt")
+    assert report.proven
+    model.load_state_dict(load_file(target), strict=True)
+    mha_convert.convert_file(samples / "translator.h5", tmp_path / "plain.pt")
+    plain = mha_convert.load_modules(tmp_path / "plain.pt")["cross_attention"]
+    query, key = torch.randn(2, 5, 16), torch.randn(2, 7, 12)
+    torch.testing.assert_close(model.cross_attn(query, key, key)[0], plain(query, key, key)[0])
+    one = mha_convert.align_file(samples / "translator.h5", tmp_path / "model.pt", layers=["self_attention"])
+    assert [place.prefix for place in one.left_places] == ["cross_attn."]
+
+
+def test_like_in_python_refuses_what_has_no_sure_place_and_names_beside_it(samples, tmp_path):
+    torch.save(stock().state_dict(), tmp_path / "model.pt")
+    with pytest.raises(
+        mha_convert.LayoutError, match="does not take every layer: layer 'self_attention': no attention"
+    ):
+        mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt", like=tmp_path / "model.pt")
+    for options in ({"prefix": ""}, {"names": "bert"}, {"renames": {"a": "b"}}):
+        with pytest.raises(
+            mha_convert.LayoutError, match="finds the names itself. Leave out prefix, names and renames"
+        ):
+            mha_convert.convert_file(
+                samples / "translator.h5", tmp_path / "x.pt", like=tmp_path / "model.pt", **options
+            )
+    assert not (tmp_path / "x.pt").exists()

@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,10 +45,11 @@ def test_genuine_keras_can_disagree(keras_installed, tmp_path, monkeypatch):
     from layer_cases import CASES, make_layer
 
     from mha_convert import verification
-    from mha_convert.datatypes import LayerPlan
+    from mha_convert.datatypes import AttentionLayer, LayerPlan
 
     monkeypatch.setattr(LayerPlan, "scale", property(lambda item: 1.0))
-    honest = verification.attention
+    maths = verification.MATHEMATICS[AttentionLayer]
+    honest = maths.attention
 
     def wrong_scale(arrays, inputs):
         return honest(
@@ -59,7 +61,8 @@ def test_genuine_keras_can_disagree(keras_installed, tmp_path, monkeypatch):
             inputs,
         )
 
-    monkeypatch.setattr(verification, "attention", wrong_scale)
+    wrong = {AttentionLayer: replace(maths, attention=wrong_scale)}
+    monkeypatch.setattr(verification, "MATHEMATICS", wrong)
     case = next(case for case in CASES if case.id == "value larger")
     plan = mha_convert.plan([make_layer(case)])
     mha_convert.write(tmp_path / "x.safetensors", mha_convert.convert(plan))

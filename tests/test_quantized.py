@@ -48,6 +48,10 @@ MODELS = {
     "lora-bfloat16": "bfloat16 + LoRA",
     "int8-lora": "int8 + LoRA",
     "int4-lora": "int4 + LoRA",
+    "int8-some": "int8, float32",
+    "lora-some": "float32 + LoRA, float32",
+    "int8-grouped": "int8",
+    "int4-grouped": "int4",
 }
 DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float64": "float64"}  # by the end of a model's name
 # How far a projection's answer to an identity is from its kernel: some steps of the dtype that Keras computes in.

@@ -5,7 +5,8 @@ that result rounded once to its dtype, bit for bit; where it was rounded, the ef
 must stay below a bound that is computed from the dtype.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from ..datatypes import (
     LayerPlan,
     Ledger,
     Plan,
+    Rule,
     StoredTensor,
     UnprojectedAttention,
 )
@@ -140,6 +142,15 @@ def check_keys(plan: Plan, target: StoredTarget) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the formula says of each call: the result, and how far arithmetic and the target's rounding may move it."""
+
+    results: list[Result]
+    honest: list[Result]
+    rounding: list[Result]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerProof:
     """One layer in hand: Keras' arrays in float64, the tensors of the target, and the exact ones where they differ."""
 
@@ -157,11 +168,10 @@ class LayerProof:
         dtype = plan.dtype or item.layer.dtype
         exact, found, stored = {}, {}, []
         for rule in item.rules:
-            converted = conversion.apply(rule, item, "float64")
             tensor = found[rule.target] = target.read(item.key(rule.target))
-            stored.append(compare_bits(item, rule.target, converted, tensor, dtype))
+            stored.append(compare_bits(item, rule, tensor, dtype))
             if stored[-1].rounded:
-                exact[rule.target] = converted
+                exact[rule.target] = conversion.apply(rule, item, "float64")
         return cls(
             item=item,
             arrays=arrays,
@@ -177,29 +187,39 @@ class LayerProof:
 
         layer, maths = self.item.layer, MATHEMATICS[type(self.item.layer)]
         calls = maths.cases(layer, self.arrays)
-        every = together(calls)
         exact = {**self.found, **{key: as_tensor(array) for key, array in self.exact.items()}}
         module = module_in_float64(self.item.module, exact)
         genuine = keras.results(layer, self.arrays, calls) if keras else [None] * len(calls)
-        results = [run(module, case, layer.num_heads) for case in calls]
-        formulas = apart(maths.attention(self.arrays, every), calls)
-        expected = [case.in_keras_axes(one) for case, one in zip(calls, formulas, strict=True)]
-        honest = apart(maths.arithmetic_effect(self.arrays, every, inside=FLOAT64, outside=FLOAT64), calls)
-        for case, result, ours, slack in zip(calls, results, expected, honest, strict=True):
+        with ThreadPoolExecutor(1) as pool:  # one processor for NumPy, one for PyTorch
+            by_formula = pool.submit(self.expected, maths, calls)
+            results = [run(module, case, layer.num_heads) for case in calls]
+            expected = by_formula.result()
+        for case, result, ours, slack in zip(calls, results, expected.results, expected.honest, strict=True):
             yield from self.compare(case, result, (ours, ours.output), NUMPY, slack)
         if keras:
             room = {"inside": maths.keras_roundoff, "outside": FLOAT64}
-            allowed = apart(maths.arithmetic_effect(self.arrays, every, **room), calls)
+            allowed = apart(maths.arithmetic_effect(self.arrays, together(calls), **room), calls)
             for case, result, theirs, slack in zip(calls, results, genuine, allowed, strict=True):
                 if theirs:
                     yield from self.compare(case, result, theirs, keras.name, slack)
         if self.rounded:
             module = module_in_float64(self.item.module, self.found)
-            effects = apart(maths.rounding_effect(self.arrays, every, self.rounded), calls)
-            for case, ours, slack, effect in zip(calls, expected, honest, effects, strict=True):
+            for case, ours, slack, effect in zip(
+                calls, expected.results, expected.honest, expected.rounding, strict=True
+            ):
                 allowed_here = Result(output=effect.output + slack.output, scores=effect.scores + slack.scores)
                 result = run(module, case, layer.num_heads)
                 yield from self.compare(case, result, (ours, ours.output), NUMPY, allowed_here, weights="stored")
+
+    def expected(self, maths: Mathematics, calls: Sequence[Case]) -> Expected:
+        """By the formula, for all calls at once."""
+        every = together(calls)
+        results = apart(maths.attention(self.arrays, every), calls)
+        return Expected(
+            results=[case.in_keras_axes(result) for case, result in zip(calls, results, strict=True)],
+            honest=apart(maths.arithmetic_effect(self.arrays, every, inside=FLOAT64, outside=FLOAT64), calls),
+            rounding=apart(maths.rounding_effect(self.arrays, every, self.rounded), calls) if self.rounded else [],
+        )
 
     def compare(
         self,
@@ -261,23 +281,31 @@ def rounded_arrays(item: LayerPlan, dtype: str) -> dict[str, str]:
     }
 
 
-def compare_bits(item: LayerPlan, key: str, exact: Array, found: "torch.Tensor", dtype: str) -> StoredTensor:
-    """The stored tensor is the float64 conversion, rounded once: every bit."""
+def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str) -> StoredTensor:
+    """The stored tensor is the float64 conversion, rounded once: every bit, block by block."""
     import torch
 
-    wanted = conversion.round_once(exact, dtype, f"{item.layer.name}: {key}")
-    bits = np.dtype(f"i{wanted.dtype.itemsize}")
-    actual = found.contiguous().view(getattr(torch, bits.name)).numpy()
-    different = actual != wanted.view(bits)
-    if different.any():
-        place = tuple(int(i) for i in np.argwhere(different)[0])
+    subject = f"{item.layer.name}: {rule.target}"
+    bits = np.dtype(f"i{conversion.numpy_dtype(dtype).itemsize}")
+    actual = found.contiguous().view(getattr(torch, bits.name)).numpy().reshape(-1)
+    start, different, first, rounded = 0, 0, None, False
+    for exact in conversion.blocks(rule, item, "float64"):
+        wanted = conversion.round_once(exact, dtype, subject).reshape(-1)
+        differs = actual[start : start + wanted.size] != wanted.view(bits)
+        if differs.any():
+            place = int(differs.argmax())
+            first = first or (start + place, float(wanted[place]))
+            different += int(differs.sum())
+        rounded = rounded or bool((wanted.astype(np.float64) != exact.reshape(-1)).any())
+        start += wanted.size
+    if first:
+        index = tuple(int(i) for i in np.unravel_index(first[0], found.shape))
         raise VerificationError(
-            f"Layer '{printable(item.layer.name)}': tensor '{printable(item.key(key))}' differs from Keras in "
-            f"{int(different.sum())} of {different.size} numbers, first at {list(place)}: {float(found[place]):.9g}, "
-            f"expected {float(wanted[place]):.9g}. Do not use this target; convert again."
+            f"Layer '{printable(item.layer.name)}': tensor '{printable(item.key(rule.target))}' differs from Keras in "
+            f"{different} of {actual.size} numbers, first at {list(index)}: {float(found[index]):.9g}, "
+            f"expected {first[1]:.9g}. Do not use this target; convert again."
         )
-    rounded = bool((wanted.astype(np.float64) != exact).any())
-    return StoredTensor(layer=item.layer.name, key=item.key(key), dtype=dtype, rounded=rounded)
+    return StoredTensor(layer=item.layer.name, key=item.key(rule.target), dtype=dtype, rounded=rounded)
 
 
 def refuse_failure(comparison: Comparison) -> None:

@@ -79,17 +79,11 @@ def cases(layer: AttentionLayer, arrays: Mapping[str, Array]) -> tuple[Case, ...
 
 
 def together(calls: Sequence[Case]) -> Inputs:
-    """The formula's inputs of all calls as one batch: they differ in their masks alone, so kernels are read once."""
+    """The formula's inputs of all calls at once: they differ in their masks alone, so kernels are read once."""
     every = [call.inputs for call in calls]
     shape = (len(every[0].query), every[0].query.shape[1], every[0].key.shape[1])
-    return Inputs(
-        query=np.concatenate([inputs.query for inputs in every]),
-        key=np.concatenate([inputs.key for inputs in every]),
-        value=np.concatenate([inputs.value for inputs in every]),
-        attends=np.concatenate(
-            [np.ones(shape, bool) if inputs.attends is None else inputs.attends for inputs in every]
-        ),
-    )
+    masks = [np.ones(shape, bool) if inputs.attends is None else inputs.attends for inputs in every]
+    return replace(every[0], attends=np.concatenate(masks), calls=len(calls))
 
 
 def apart(result: Result, calls: Sequence[Case]) -> list[Result]:

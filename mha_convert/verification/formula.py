@@ -9,7 +9,7 @@ projected out. https://keras.io/api/layers/attention_layers/multi_head_attention
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,13 +23,15 @@ FORMATS = {"float64": (53, -1022), "float32": (24, -126), "float16": (11, -14), 
 class Inputs:
     """Inputs of one call: ``(batch, length, features)`` each, and who may attend to whom.
 
-    ``attends`` is ``(batch, query_length, key_length)``, True where the query may attend, or None.
+    ``attends`` is ``(batch, query_length, key_length)``, True where the query may attend, or None. ``calls`` is the
+    number of calls with these same inputs: ``attends`` and the results then have one batch behind the other.
     """
 
     query: Array
     key: Array
     value: Array
     attends: Array | None = None
+    calls: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,24 +59,24 @@ def attention(arrays: Mapping[str, Array], inputs: Inputs) -> Result:
 def projected(arrays: Mapping[str, Array], inputs: Inputs) -> tuple[Array, Array, Array]:
     """Query, key and value heads ``(batch, length, heads, head_dim)``, one of each for every query head."""
     query, key, value = (
-        linear(arrays, role, features)
+        linear(arrays, role, features, inputs.calls)
         for role, features in (("query", inputs.query), ("key", inputs.key), ("value", inputs.value))
     )
     groups = query.shape[2] // key.shape[2]
     return query, np.repeat(key, groups, axis=2), np.repeat(value, groups, axis=2)
 
 
-def linear(arrays: Mapping[str, Array], role: str, features: Array) -> Array:
-    """``(batch, length, heads, head_dim)``."""
+def linear(arrays: Mapping[str, Array], role: str, features: Array, calls: int) -> Array:
+    """``(batch, length, heads, head_dim)``; the same batch again for each call."""
     heads: Array = np.einsum("btf,fhd->bthd", features, arrays[f"{role}.kernel"], optimize=True)
-    return heads + arrays.get(f"{role}.bias", 0.0)
+    return np.tile(heads + arrays.get(f"{role}.bias", 0.0), (calls, 1, 1, 1))
 
 
 def gate(arrays: Mapping[str, Array], inputs: Inputs) -> Array | float:
     """What each head's average is multiplied by: ``(batch, query_length, heads, value_dim)``, or 1 without a gate."""
     if "gate.kernel" not in arrays:
         return 1.0
-    opened: Array = np.exp(-np.logaddexp(0.0, -linear(arrays, "gate", inputs.query)))
+    opened: Array = np.exp(-np.logaddexp(0.0, -linear(arrays, "gate", inputs.query, inputs.calls)))
     return opened
 
 
@@ -137,7 +139,9 @@ def rounding_effect(arrays: Mapping[str, Array], inputs: Inputs, dtypes: Mapping
     context_shift = np.einsum("bhts,bshv->bthv", weight_shift, near["value"] + far["value"])
     context_shift += np.einsum("bhts,bshv->bthv", weights, far["value"])
     opened = gate(arrays, inputs)
-    opened_shift = gate_shift(arrays, linear(moved, "gate", np.abs(inputs.query)) if "gate.kernel" in moved else 0.0)
+    opened_shift = gate_shift(
+        arrays, linear(moved, "gate", np.abs(inputs.query), inputs.calls) if "gate.kernel" in moved else 0.0
+    )
     context, context_shift = context * opened, context_shift * (opened + opened_shift) + context * opened_shift
     kernel, kernel_shift = size["output.kernel"], moved["output.kernel"]
     output = np.einsum("bthv,hv...->bt...", context_shift, kernel + kernel_shift, optimize=True)
@@ -178,7 +182,9 @@ def arithmetic_effect(arrays: Mapping[str, Array], inputs: Inputs, *, inside: fl
     moved += np.einsum("bhts,bshv->bthv", weights, far["value"])
     context = np.einsum("bhts,bshv->bthv", weights, near["value"])
     if "gate.kernel" in arrays:
-        argument = linear(size, "gate", np.abs(inputs.query)) * (arrays["gate.kernel"].shape[0] + 3) * outside
+        argument = (
+            linear(size, "gate", np.abs(inputs.query), inputs.calls) * (arrays["gate.kernel"].shape[0] + 3) * outside
+        )
         opened, opened_shift = gate(arrays, inputs), gate_shift(arrays, argument) + 4 * outside
         context, moved = context * opened, moved * (opened + opened_shift) + context * opened_shift
     terms = query.shape[2] * value.shape[-1] + 3
@@ -199,6 +205,4 @@ def roundoff(size: Array, dtype: str | None) -> Array:
 
 def absolute(inputs: Inputs) -> Inputs:
     """The inputs' sizes."""
-    return Inputs(
-        query=np.abs(inputs.query), key=np.abs(inputs.key), value=np.abs(inputs.value), attends=inputs.attends
-    )
+    return replace(inputs, query=np.abs(inputs.query), key=np.abs(inputs.key), value=np.abs(inputs.value))

@@ -69,8 +69,9 @@ def masked(scores: Array, attends: Array | None) -> Array:
 
 def attention(arrays: Mapping[str, Array], inputs: Inputs) -> Result:
     """Keras' result in float64: output ``(batch, query_length, value_features)``, scores without an axis for heads."""
-    weights = softmax(masked(raw_scores(arrays, inputs.query, inputs.key), inputs.attends))
-    return Result(output=weights @ inputs.value, scores=weights)
+    scores = np.tile(raw_scores(arrays, inputs.query, inputs.key), (inputs.calls, 1, 1))
+    weights = softmax(masked(scores, inputs.attends))
+    return Result(output=weights @ np.tile(inputs.value, (inputs.calls, 1, 1)), scores=weights)
 
 
 def rounding_effect(arrays: Mapping[str, Array], inputs: Inputs, dtypes: Mapping[str, str]) -> Result:
@@ -115,8 +116,9 @@ def arithmetic_effect(arrays: Mapping[str, Array], inputs: Inputs, *, inside: fl
 def effect(arrays: Mapping[str, Array], inputs: Inputs, shift: Array, roundoff_of_sums: float) -> Result:
     """What scores that move by at most ``shift`` do to weights and output, with the rounding of the sums over keys."""
     weights = attention(arrays, inputs).scores
-    largest = masked(shift, inputs.attends).max(-1, keepdims=True)
+    largest = masked(np.tile(shift, (inputs.calls, 1, 1)), inputs.attends).max(-1, keepdims=True)
     keys = inputs.key.shape[1]
     weight_shift = grown(weights, largest) + weights * (keys + 4) * roundoff_of_sums
-    output = (weight_shift + weights * (keys + 2) * roundoff_of_sums) @ np.abs(inputs.value)
+    values = np.tile(np.abs(inputs.value), (inputs.calls, 1, 1))
+    output = (weight_shift + weights * (keys + 2) * roundoff_of_sums) @ values
     return Result(output=output, scores=weight_shift)
