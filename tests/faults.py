@@ -1,0 +1,93 @@
+"""Runs of the command that something happens to, for ``test_faults``."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+SECONDS = 120  # nothing here takes so long
+
+
+def start(*arguments: object, cwd: Path, before: Callable[[], None] | None = None, **environment: str):
+    """The command in a process group of its own, as a terminal starts it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "mha_convert", *map(str, arguments)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+        process_group=0,
+        preexec_fn=before,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    out, err = process.communicate(timeout=SECONDS)
+    return process.returncode, out, err
+
+
+def run(*arguments: object, cwd: Path, **options) -> tuple[int, str, str]:
+    """From beginning to end."""
+    return finish(start(*arguments, cwd=cwd, **options))
+
+
+def under(prelude: str, *arguments: object, cwd: Path) -> tuple[int, str, str]:
+    """The command in a Python that runs ``prelude`` first: for faults that no machine makes at will."""
+    program = f"import sys\nsys.argv = ['mha-convert', *sys.argv[1:]]\n{prelude}\nfrom mha_convert.__main__ import main\nmain()"
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=SECONDS)
+    return result.returncode, result.stdout, result.stderr
+
+
+def one_line(result: tuple[int, str, str], *parts: str) -> None:
+    """The run ended with exit code 1, and says why in one line."""
+    code, out, err = result
+    assert (code, out, err.count("\n")) == (1, "", 1), err
+    assert err.startswith("error: ") and all(part in err for part in parts), err
+
+
+def names(folder: Path) -> list[str]:
+    """What is in a folder, hidden files too."""
+    return sorted(os.listdir(folder))
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Until it holds, or the process has ended."""
+    while process.poll() is None and not condition():
+        time.sleep(0.001)
+
+
+def group_is_gone(leader: int) -> bool:
+    """Whether no process of the group is left within a moment."""
+    for _ in range(500):
+        try:
+            os.killpg(leader, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    os.killpg(leader, signal.SIGKILL)
+    return False
+
+
+def weights(path: Path, layers: int, width: int) -> Path:
+    """Attention layers as Keras 3 names them; ``layers * 16 * width**2`` bytes of kernels."""
+    random = np.random.default_rng(0)
+    shapes = dict.fromkeys(("query", "key", "value"), (width, 4, width // 4)) | {"output": (4, width // 4, width)}
+    with h5py.File(path, "w") as file:
+        file.create_group("vars")
+        for index in range(layers):
+            name = "multi_head_attention" + (f"_{index}" if index else "")
+            for role, shape in shapes.items():
+                kernel = random.standard_normal(shape, "float32")
+                group = file.create_group(f"layers/{name}/{role}_dense/vars")
+                group.create_dataset("0", data=kernel)
+                group.create_dataset("1", data=kernel[0] if role != "output" else kernel[0, 0])
+    return path
