@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .attention_rows import read_attention
+    from .batch.record import SourceReport
+    from .batch.run import convert_many
     from .conversion import convert
     from .datatypes import (
         Alignment,
@@ -26,7 +28,15 @@ if TYPE_CHECKING:
         Variable,
     )
     from .description import describe_plan
-    from .errors import LayerError, LayoutError, MhaConvertError, ReadError, VerificationError, WriteError
+    from .errors import (
+        LayerError,
+        LayoutError,
+        MhaConvertError,
+        NoAttentionError,
+        ReadError,
+        VerificationError,
+        WriteError,
+    )
     from .layers import find_layers, survey
     from .layouts import plan
     from .loading import load_modules
@@ -50,11 +60,13 @@ _HOMES = {
     "Ledger": "datatypes",
     "Lookalike": "datatypes",
     "MhaConvertError": "errors",
+    "NoAttentionError": "errors",
     "Plan": "datatypes",
     "Projection": "datatypes",
     "ProjectedMultiheadAttention": "modules",
     "ReadError": "errors",
     "Report": "datatypes",
+    "SourceReport": "batch.record",
     "Tensor": "datatypes",
     "UnprojectedAttention": "datatypes",
     "Variable": "datatypes",
@@ -63,6 +75,7 @@ _HOMES = {
     "align_file": "pipeline",
     "convert": "conversion",
     "convert_file": "pipeline",
+    "convert_many": "batch.run",
     "describe_plan": "description",
     "find_layers": "layers",
     "from_keras_layer": "pipeline",
@@ -91,11 +104,13 @@ __all__ = [
     "Ledger",
     "Lookalike",
     "MhaConvertError",
+    "NoAttentionError",
     "Plan",
     "ProjectedMultiheadAttention",
     "Projection",
     "ReadError",
     "Report",
+    "SourceReport",
     "Tensor",
     "UnprojectedAttention",
     "Variable",
@@ -104,6 +119,7 @@ __all__ = [
     "align_file",
     "convert",
     "convert_file",
+    "convert_many",
     "describe_plan",
     "find_layers",
     "from_keras_layer",

@@ -2,11 +2,13 @@
 
 import errno
 import io
+import itertools
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -15,6 +17,7 @@ import typer
 from .errors import MhaConvertError, printable
 
 if TYPE_CHECKING:
+    from .batch.record import SourceReport
     from .datatypes import Checkpoint, Plan, Report
     from .document import Document
 
@@ -66,14 +69,13 @@ AttentionRows = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-LayoutName = Annotated[
-    Literal["mha", "linear", "qkv", "separate"],
-    typer.Option(
-        "--layout",
-        help="mha: nn.MultiheadAttention. linear: four nn.Linear in Keras' sizes. qkv: one fused nn.Linear and one for "
-        "the output, as timm has them. separate: like linear, with the key names of --names.",
-    ),
-]
+Layout = Literal["mha", "linear", "qkv", "separate"]
+LAYOUT_HELP = (
+    "mha: nn.MultiheadAttention. linear: four nn.Linear in Keras' sizes. qkv: one fused nn.Linear and one for "
+    "the output, as timm has them. separate: like linear, with the key names of --names."
+)
+LayoutName = Annotated[Layout, typer.Option("--layout", help=LAYOUT_HELP)]
+LayoutIfGiven = Annotated[Layout | None, typer.Option("--layout", help=LAYOUT_HELP, show_default="mha")]
 Names = Annotated[
     Literal["bart", "llama", "bert", "vit", "distilbert", "t5"] | None,
     typer.Option(
@@ -82,13 +84,14 @@ Names = Annotated[
         show_default="bart: q_proj, k_proj, v_proj, out_proj",
     ),
 ]
-PlacementName = Annotated[
-    Literal["projected", "drop-in"],
-    typer.Option(
-        "--placement",
-        help="projected: nn.Linear around nn.MultiheadAttention where sizes differ. "
-        "drop-in: zero-padded heads instead, where that fits.",
-    ),
+Placement = Literal["projected", "drop-in"]
+PLACEMENT_HELP = (
+    "projected: nn.Linear around nn.MultiheadAttention where sizes differ. "
+    "drop-in: zero-padded heads instead, where that fits."
+)
+PlacementName = Annotated[Placement, typer.Option("--placement", help=PLACEMENT_HELP)]
+PlacementIfGiven = Annotated[
+    Placement | None, typer.Option("--placement", help=PLACEMENT_HELP, show_default="projected")
 ]
 LayerNames = Annotated[
     list[str] | None,
@@ -127,6 +130,16 @@ Like = Annotated[
 Dtype = Annotated[
     Literal["float32", "float16", "bfloat16", "float64"] | None,
     typer.Option("--dtype", help="Of the target.", show_default="each layer's own"),
+]
+ReferenceName = Annotated[
+    Literal["numpy", "keras", "none"],
+    typer.Option("--reference", help="What to prove against: the formula in NumPy, genuine Keras as well, or nothing."),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Refuse layers whose class computes more than attention (rotary embeddings, subclasses)."
+    ),
 ]
 
 
@@ -212,18 +225,8 @@ def convert(
             show_default=False,
         ),
     ] = None,
-    reference: Annotated[
-        Literal["numpy", "keras", "none"],
-        typer.Option(
-            "--reference", help="What to prove against: the formula in NumPy, genuine Keras as well, or nothing."
-        ),
-    ] = "numpy",
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Refuse layers whose class computes more than attention (rotary embeddings, subclasses)."
-        ),
-    ] = False,
+    reference: ReferenceName = "numpy",
+    strict: Strict = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
     list_keys: Annotated[
         bool,
@@ -333,6 +336,207 @@ def explain(
     )
     for items in alike(plans):
         typer.echo(explanation(items, command))
+
+
+@app.command(
+    epilog=example(
+        "mha-convert batch models --out converted",
+        "mha-convert batch @list.txt 's3://bucket/**/*.keras' --out converted --jobs 4 --resume",
+    )
+)
+def batch(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Saved Keras models, folders that are searched for them, globs, @list.txt with one of these in each "
+            "line, URLs of these.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="Where the targets go, in the sources' tree; may be a URL.",
+            show_default=False,
+        ),
+    ],
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern",
+            metavar="GLOB",
+            help="Which files of a folder are models, by name or path in it.",
+            show_default="all with Keras' suffixes, and SavedModels",
+        ),
+    ] = None,
+    suffix: Annotated[Literal["safetensors", "pt"], typer.Option("--format", help="Of the targets.")] = "safetensors",
+    keep_suffix: Annotated[
+        bool,
+        typer.Option("--keep-suffix", help="Call the target of a.h5 a.h5.safetensors, where a.keras is there too."),
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            min=1,
+            help="Sources at once, each in a process.",
+            show_default="by cores and memory",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on: leave what an earlier run finished, if nothing changed since.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin anew, and replace existing targets.")] = False,
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", help="Begin no further source after one that was refused or crashed.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=1, help="What one source may take.")
+    ] = 3600,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            "--dask",
+            metavar="ADDRESS",
+            help="Work on the Dask cluster with this scheduler (tcp://host:8786) instead of here.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Config = None,
+    trust: Trust = False,
+    attention: AttentionRows = None,
+    layout: LayoutIfGiven = None,
+    placement: PlacementIfGiven = None,
+    names: Names = None,
+    layer: LayerNames = None,
+    prefix: Prefix = None,
+    rename: Rename = None,
+    like: Like = None,
+    dtype: Dtype = None,
+    reference: ReferenceName = "numpy",
+    strict: Strict = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show failures only.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each source, and one for the summary.")
+    ] = False,
+) -> None:
+    """Convert many models; a report with a line for each goes beside the targets, and one failure stops no other."""
+    from .batch.cluster import dask_executor
+    from .batch.run import plan_batch, run_batch
+    from .batch.summary import Summary, summary_as_json, summary_as_text
+
+    planned = plan_batch(
+        sources,
+        out,
+        pattern=pattern,
+        format=suffix,
+        keep_suffix=keep_suffix,
+        resume=resume,
+        overwrite=overwrite,
+        timeout=timeout,
+        jobs=jobs,
+        config=config,
+        trust=trust or None,
+        attention=attention,
+        layout=layout,
+        placement=placement,
+        names=names,
+        layers=layer,
+        prefix=prefix,
+        renames=rename,
+        like=like,
+        dtype=dtype,
+        reference=reference,
+        strict=strict or None,
+    )
+    summary = Summary()
+    for done in planned.finished:
+        summary.add(done)
+    with ExitStack() as stack:
+        executor = stack.enter_context(dask_executor(dask)) if dask is not None else None
+        shown = stack.enter_context(batch_progress(len(planned.tasks), quiet, as_json))
+        for done in run_batch(planned, executor=executor, jobs=jobs, fail_fast=fail_fast):
+            summary.add(done)
+            shown(done)
+    left = len(planned.tasks) + len(planned.finished) - summary.total
+    if as_json:
+        typer.echo(json.dumps({"summary": summary_as_json(summary, earlier=len(planned.finished), left=left)}))
+    elif not quiet:
+        show(summary_as_text(summary, earlier=len(planned.finished), left=left))
+    if summary.has_failed:
+        raise typer.Exit(1)
+
+
+@app.command(epilog=example("mha-convert report converted/report.jsonl"))
+def report(
+    place: Annotated[
+        str, typer.Argument(metavar="REPORT", help="A report.jsonl that batch wrote.", show_default=False)
+    ],
+    every: Annotated[bool, typer.Option("--all", help="Name all sources of a kind of failure.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the summary of a batch again, with its failures sorted by kind."""
+    from .batch.journal import read_report
+    from .batch.summary import latest, summary_as_json, summary_as_text, summary_of
+
+    summary = summary_of(latest(read_report(place)))
+    if as_json:
+        print_json(summary_as_json(summary))
+    else:
+        show(summary_as_text(summary, every=every))
+
+
+@contextmanager
+def batch_progress(total: int, quiet: bool, as_json: bool) -> "Iterator[Callable[[SourceReport], None]]":
+    """Shows each source as it ends: lines of JSON; a bar with failures above it on a terminal; else plain lines."""
+    from .batch.record import FINISHED
+    from .batch.summary import failure, line
+
+    if as_json:
+        yield lambda report: typer.echo(json.dumps(report.as_json()))
+    elif quiet:
+        yield lambda report: None if report.outcome in FINISHED else typer.echo(failure(report), err=True)
+    elif sys.stderr.isatty():
+        with bar_of_files(total) as shown:
+            yield shown
+    else:
+        count = itertools.count(1)
+        yield lambda report: typer.echo(f"{next(count)}/{total} {line(report)}", err=True)
+
+
+@contextmanager
+def bar_of_files(total: int) -> "Iterator[Callable[[SourceReport], None]]":
+    """A bar over files, with rate and time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    from .batch.record import FINISHED
+    from .batch.summary import line
+
+    columns = (
+        TextColumn("converting"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True, highlight=False)
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total, rate="")
+
+        def shown(report: "SourceReport") -> None:
+            if report.outcome not in FINISHED:
+                bar.console.print(Text(line(report), "red"))
+            done = bar.tasks[0].completed + 1
+            bar.update(task, completed=done, rate=f"{done / max(time.monotonic() - began, 1e-3):.1f}/s")
+
+        yield shown
 
 
 def start_hdf5() -> None:

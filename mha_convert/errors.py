@@ -3,6 +3,7 @@
     MhaConvertError
     ├── ReadError            missing, damaged, hostile or unknown input
     ├── LayerError           no attention, or one that cannot be described
+    │   └── NoAttentionError no attention of any kind
     ├── LayoutError          the layer does not fit the layout, or no such layout
     ├── WriteError           target exists, unknown suffix, disk full
     └── VerificationError    PyTorch does not reproduce Keras
@@ -23,6 +24,10 @@ class ReadError(MhaConvertError):
 
 class LayerError(MhaConvertError):
     """The source holds no attention layer, or one whose arrays contradict each other."""
+
+
+class NoAttentionError(LayerError):
+    """The source holds no attention at all: nothing was refused, there is nothing to convert."""
 
 
 class LayoutError(MhaConvertError):

@@ -18,7 +18,7 @@ from .attention_rows import Attention, read_attention
 from .conversion import convert, ledger
 from .datatypes import Alignment, AnyAttention, Checkpoint, LayerPlan, Lookalike, Plan, Report
 from .description import TargetDescription, describe_plan, parse_description
-from .errors import LayerError, LayoutError, VerificationError, WriteError, printable
+from .errors import LayerError, LayoutError, NoAttentionError, VerificationError, WriteError, printable
 from .layers import Findings, select, survey
 from .locations import (
     STANDARD_INPUT,
@@ -372,7 +372,7 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
     if blocking:
         raise LayerError(refusal(blocking, findings.layers))
     if not findings.layers:
-        raise LayerError(nothing_found(checkpoint, findings))
+        raise (LayerError if findings.lookalikes else NoAttentionError)(nothing_found(checkpoint, findings))
     assumed = [layer for layer in findings.layers if layer.assumed]
     if assumed:
         raise LayerError(unproven_roles(assumed, findings.layers))

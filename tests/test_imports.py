@@ -37,9 +37,10 @@ ALLOWED = {
     "report": {"conversion", "document", "inspection"},
     "explain": {"conversion", "document", "inspection", "layouts", "explain_unprojected"},
     "explain_unprojected": {"document"},
-    "cli": {"alignment", "attention_rows", "document", "explain", "hdf5", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
+    "batch": {"attention_rows", "document", "hdf5", "inspection", "pipeline", "renaming", "report", "toml_file", "writers", "__init__"},
+    "cli": {"alignment", "batch", "attention_rows", "document", "explain", "hdf5", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
     "__main__": {"cli", "signals"},
-    "__init__": {"attention_rows", "conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "renaming", "verification", "writers"},
+    "__init__": {"attention_rows", "batch", "conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "renaming", "verification", "writers"},
 }  # fmt: skip
 HEAVY = ("torch", "tensorflow", "keras", "jax")
 

@@ -1,0 +1,65 @@
+"""What tells one state of a source from another: its files, their sizes and times, their SHA-256."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any
+
+from ..locations import is_remote, locate, store_errors
+from .sources import DATA, INDEX
+
+CHUNK = 1 << 20
+SHARD_INDEX = ".weights.json"
+
+
+def files_of(place: str) -> list[Path]:
+    """The local files of a source: itself, a folder's, or an index with what it lists."""
+    path = Path(place)
+    if path.is_dir():
+        return sorted(item for item in path.rglob("*") if item.is_file())
+    if path.name.endswith(SHARD_INDEX):
+        return [path, *sorted(path.parent.glob(f"{path.name.removesuffix(SHARD_INDEX)}_*.weights.h5"))]
+    if path.name.endswith(INDEX):
+        return [path, *sorted(path.parent.glob(f"{path.name.removesuffix(INDEX)}{DATA}*"))]
+    return [path]
+
+
+def state_of(place: str) -> str | None:
+    """Changes when the source does, and when it is copied; None where it cannot be told."""
+    path = locate(place)
+    try:
+        if is_remote(path):
+            store: Any = path
+            with store_errors(path):
+                return str(store.fs.ukey(store.path))
+        seen = [(item, item.stat()) for item in files_of(place)]
+    except Exception:  # whoever converts it will say what is wrong
+        return None
+    facts = [[str(item), at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino] for item, at in seen]
+    return sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+
+def sha256_of(place: str) -> str | None:
+    """SHA-256 of a local file; of several, of the lines that ``sha256sum`` prints of them; None behind a URL."""
+    if is_remote(locate(place)):
+        return None
+    files = files_of(place)
+    if files == [Path(place)]:
+        return file_sha256(files[0])
+    home = Path(place) if Path(place).is_dir() else Path(place).parent
+    lines = (f"{file_sha256(item)}  {item.relative_to(home).as_posix()}\n" for item in files)
+    return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return stream_sha256(file)
+
+
+def stream_sha256(file: IO[bytes]) -> str:
+    """SHA-256 of what is left of a file, read piece by piece."""
+    found = sha256()
+    while part := file.read(CHUNK):
+        found.update(part)
+    return found.hexdigest()

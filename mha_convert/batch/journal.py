@@ -1,0 +1,125 @@
+"""``report.jsonl``: a line for each source, written when it ends, whatever happens to this process afterwards.
+
+A source that was done again has several lines; the last one counts.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from ..errors import ReadError, WriteError, printable, reason
+from ..locations import StrPath, is_remote, locate, open_binary, publish, scratch_file, store_errors
+from .record import OUTCOMES, SourceReport
+
+NAME = "report.jsonl"
+SEND_EVERY = 30  # seconds: an object in a store is replaced whole
+
+
+def read_report(place: StrPath) -> Iterator[SourceReport]:
+    """The lines of a report; the last one may be half written, and is left out then.
+
+    Raises:
+        ReadError: missing, or no such report.
+    """
+    path = locate(place)
+    try:
+        with store_errors(path), open_binary(path) as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    yield parse(line, number, path)
+    except OSError as error:
+        raise ReadError(f"{path}: cannot be opened: {reason(error)}. Check the path.") from error
+
+
+def parse(line: bytes, number: int, path: Path) -> SourceReport:
+    """One line."""
+    try:
+        found = json.loads(line)
+        report = SourceReport(**found)
+        if report.outcome not in OUTCOMES or not isinstance(report.source, str):
+            raise ValueError
+    except (ValueError, TypeError) as error:
+        raise ReadError(
+            f"{path}: line {number} is none of a report, expected what batch writes. Give a {NAME} of mha-convert."
+        ) from error
+    return report
+
+
+@dataclass
+class Journal:
+    """The report of a run that is under way; ``local`` is the file, or a copy of it that is sent to its store."""
+
+    place: Path
+    local: Path
+    file: IO[bytes] = field(repr=False)
+    sent: float = 0.0
+
+    def write(self, report: SourceReport) -> None:
+        """One line, on its way to the disk before the next source is looked at."""
+        try:
+            self.file.write(json.dumps(report.as_json()).encode() + b"\n")
+            self.file.flush()
+        except OSError as error:
+            raise WriteError(f"{self.place}: cannot be written: {reason(error)}. Free space, and --resume.") from error
+        if self.local is not self.place and time.monotonic() - self.sent > SEND_EVERY:
+            self.send()
+
+    def send(self) -> None:
+        """Bring the copy to its store."""
+        if self.local is not self.place:
+            publish(self.local, self.place)
+            self.sent = time.monotonic()
+
+    def close(self) -> None:
+        """The end of the run."""
+        self.file.close()
+        self.send()
+
+
+def open_journal(folder: Path, *, keep: bool) -> Journal:
+    """The report in ``folder``: a new one, or the one that is there without what a killed run half wrote.
+
+    Raises:
+        WriteError: the folder cannot be written to, or another run writes to it.
+    """
+    place = folder / NAME
+    try:
+        if is_remote(folder):
+            local = scratch_file(NAME)
+            local.write_bytes(whole_lines(place) if keep else b"")
+            return Journal(place, local, local.open("ab"))
+        folder.mkdir(parents=True, exist_ok=True)
+        file = place.open("ab")
+        lock(file, place)
+        file.truncate(len(whole_lines(place)) if keep else 0)
+    except OSError as error:
+        raise WriteError(f"{place}: cannot be written: {reason(error)}. Give another --out.") from error
+    return Journal(place, place, file)
+
+
+def whole_lines(place: Path) -> bytes:
+    """What is in the report, up to its last line end."""
+    with store_errors(place):
+        if not place.exists():
+            return b""
+        with open_binary(place) as file:
+            content = file.read()
+    return content[: content.rfind(b"\n") + 1]
+
+
+def lock(file: IO[bytes], place: Path) -> None:
+    """Let no second run into the folder; the system opens the lock when this process ends. Windows has no such lock."""
+    with suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise WriteError(
+                f"{printable(place.parent)}: another run of batch writes to it. Wait until it has ended, or give "
+                "another --out."
+            ) from error

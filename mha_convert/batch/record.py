@@ -1,0 +1,59 @@
+"""One source's line in the report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Outcome = Literal["converted", "no attention", "refused", "crashed"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+FINISHED: tuple[Outcome, ...] = ("converted", "no attention")  # what a resumed run leaves as it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """What became of one source.
+
+    Args:
+        source: its path or URL.
+        target: where its layers were written; None where nothing was.
+        outcome: ``"converted"``, ``"no attention"``, ``"refused"`` (an error of ours), or ``"crashed"`` (a bug, a
+            killed process, or no end in time).
+        error: ``kind``, the error's class or what ended the process, and ``message``, one line.
+        proven: whether every layer was compared, and passed.
+        reference: what with; None where nothing was.
+        layers: of each, its name, prefix, placement, module and ledger (numbers of parameters).
+        proof: ``comparisons``, and of the worst one its ``relative`` difference and ``bound``; None without a proof.
+        variables: how many of the file's variables are attention's, other layers', …
+        not_converted: other attention in the file, and why not.
+        notes: what the user should know.
+        source_sha256: of a local file, or of the lines ``<SHA-256>  <name>`` of its files; None behind a URL.
+        target_sha256: of the target.
+        state: tells whether the source changed: sizes and times, or what its store says of it.
+        settings: tells whether the options are the same.
+        seconds: the conversion took, with reading and writing.
+        peak_memory: bytes in the process that converted, at most; None where the system does not tell.
+        version: of this package.
+    """
+
+    source: str
+    target: str | None
+    outcome: Outcome
+    error: Mapping[str, str] | None = None
+    proven: bool = False
+    reference: str | None = None
+    layers: Sequence[Mapping[str, Any]] = ()
+    proof: Mapping[str, Any] | None = None
+    variables: Mapping[str, int] = field(default_factory=dict)
+    not_converted: Sequence[Mapping[str, Any]] = ()
+    notes: Sequence[str] = ()
+    source_sha256: str | None = None
+    target_sha256: str | None = None
+    state: str | None = None
+    settings: str = ""
+    seconds: float = 0.0
+    peak_memory: int | None = None
+    version: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The line of ``report.jsonl``."""
+        return {name: getattr(self, name) for name in self.__slots__}

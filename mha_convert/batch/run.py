@@ -1,0 +1,277 @@
+"""A batch: what is to be done is settled first, then an executor does it, and each line is written as it comes."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .. import __version__
+from ..errors import LayoutError, ReadError, WriteError, printable
+from ..locations import StrPath, is_remote, locate, name_of, store_errors
+from ..pipeline import KERAS_SUFFIXES
+from ..writers import SUFFIXES, open_target
+from .converting import convert_source, end_processes
+from .files import file_sha256, sha256_of, state_of
+from .journal import NAME, open_journal, read_report
+from .record import FINISHED, SourceReport
+from .settings import digest, given, reader_of
+from .sources import Source, find
+
+HOUR = 3600.0
+MEMORY_EACH = 1 << 30  # bytes: torch takes a third of it, the rest is for the largest layer
+MEMORY_FREE = Path("/proc/meminfo")
+SHOWN = 3
+Task = dict[str, Any]  # see ``convert_source``
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a run will do: ``tasks``; ``finished`` are the lines of sources that an earlier run has done."""
+
+    out: Path
+    tasks: Sequence[Task]
+    finished: Sequence[SourceReport] = ()
+    is_resumed: bool = False
+
+
+def convert_many(
+    sources: StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    pattern: str | None = None,
+    format: str = "safetensors",
+    keep_suffix: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    fail_fast: bool = False,
+    timeout: float = HOUR,
+    **options: Any,
+) -> Iterator[SourceReport]:
+    """Convert many sources, each as ``convert_file`` does, and yield what became of each as it ends.
+
+    Every line is in ``report.jsonl`` in ``out`` before it is yielded. A source that is refused or crashes costs
+    itself only; each is converted in a process of its own, which is kept for the next one.
+
+    Args:
+        sources: files, folders (searched), globs, ``@list.txt`` with one of these in each line, and URLs of these.
+        out: the folder, or its URL; the tree of the sources is kept in it.
+        executor: any executor of ``concurrent.futures``, also a Dask client's (``client.get_executor()``); None makes
+            ``jobs`` threads here, each with its process.
+        jobs: at once, where ``executor`` is None; None for as many as there are cores and memory for.
+        pattern: which files of a folder are models; None for those with Keras' suffixes.
+        format: ``"safetensors"`` or ``"pt"``.
+        keep_suffix: ``a.h5`` becomes ``a.h5.safetensors`` instead of ``a.safetensors``.
+        resume: go on where an earlier run ended: what it finished stays, if neither source nor options have changed.
+        overwrite: begin anew, and replace the targets that are there.
+        fail_fast: begin no further source after one that was refused or crashed.
+        timeout: seconds that a source may take.
+        options: those of ``convert_file``: ``config``, ``trust``, ``attention``, ``layout``, ``placement``, ``names``,
+            ``layers``, ``prefix``, ``renames``, ``like``, ``dtype``, ``reference``, ``strict``. They come before those
+            of a ``mha-convert.toml`` beside the sources.
+
+    Raises:
+        ReadError, LayerError, LayoutError: no sources, or options that cannot be; nothing was begun.
+        WriteError: two sources would have one target, targets are there already, or ``out`` cannot be written to.
+    """
+    batch = plan_batch(
+        sources, out, pattern=pattern, format=format, keep_suffix=keep_suffix, resume=resume, overwrite=overwrite,
+        timeout=timeout, jobs=jobs, **options,
+    )  # fmt: skip
+    return run_batch(batch, executor=executor, jobs=jobs, fail_fast=fail_fast)
+
+
+def plan_batch(
+    sources: StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    pattern: str | None = None,
+    format: str = "safetensors",
+    keep_suffix: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    timeout: float = HOUR,
+    jobs: int | None = None,
+    **options: Any,
+) -> Batch:
+    """What ``convert_many`` would do, and whatever is wrong with it; nothing is written."""
+    if f".{format}" not in SUFFIXES:
+        raise LayoutError(f"Format '{printable(format)}': is unknown, expected {' or '.join(s[1:] for s in SUFFIXES)}.")
+    if resume and overwrite:
+        raise WriteError(f"{out}: --resume keeps what is finished, --overwrite does not. Give one of them.")
+    found = find([sources] if isinstance(sources, str | os.PathLike) else sources, pattern)
+    settings_of, folder = reader_of(given(options)), locate(out)
+    claims = claimed(found, folder, format, keep_suffix)
+    threads = max(1, cores() // (jobs or default_jobs()))
+    tasks: list[Task] = [
+        {
+            "source": source.place,
+            "target": target,
+            "settings": settings_of(source.settings),
+            "digest": digest(settings_of(source.settings)),
+            "timeout": timeout,
+            "threads": threads,
+        }
+        for target, source in claims.items()
+    ]
+    earlier = {report.source: report for report in report_of(folder)} if resume else {}
+    finished = [earlier[task["source"]] for task in tasks if is_finished(task, earlier.get(task["source"]))]
+    done = {report.source for report in finished}
+    left = [task for task in tasks if task["source"] not in done]
+    if not overwrite:
+        refuse_existing(left, folder, earlier, resume=resume)
+    return Batch(folder, left, finished, resume)
+
+
+def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: bool) -> dict[str, Source]:
+    """Each target with the source that it belongs to.
+
+    Raises:
+        WriteError: two sources claim one target.
+    """
+    claims: dict[str, Source] = {}
+    for source in found:
+        if ".." in PurePosixPath(source.tree).parts:
+            raise WriteError(f"{printable(source.place)}: would be written outside {folder}. Name it without '..'.")
+        target = str(folder / f"{stem(source, keep_suffix)}.{suffix}")
+        if target in claims:
+            raise WriteError(
+                f"{target}: would be the target of '{printable(claims[target].place)}' and of "
+                f"'{printable(source.place)}'. Give --keep-suffix, or convert them into two folders."
+            )
+        claims[target] = source
+    return claims
+
+
+def stem(source: Source, keep_suffix: bool) -> str:
+    """A target's place in the tree, without its suffix."""
+    tree = PurePosixPath(source.tree if source.tree != "." else name_of(source.place.rstrip("/")))
+    ends = () if keep_suffix else KERAS_SUFFIXES
+    suffix = next((end for end in ends if tree.name.lower().endswith(end) and tree.name.lower() != end), "")
+    return str(tree)[: len(str(tree)) - len(suffix)]
+
+
+def report_of(folder: Path) -> Iterator[SourceReport]:
+    """The lines of an earlier run; none where there was none."""
+    with store_errors(folder):
+        if (folder / NAME).exists():
+            yield from read_report(str(folder / NAME))
+
+
+def is_finished(task: Task, report: SourceReport | None) -> bool:
+    """Whether an earlier run did this task: with these options, from this source, and the target is still there.
+
+    A source whose sizes and times are the same counts as the same; of others the SHA-256 decides.
+    """
+    if report is None or report.outcome not in FINISHED or report.settings != task["digest"]:
+        return False
+    if report.outcome == "converted" and not is_intact(task["target"], report):
+        return False
+    state = state_of(task["source"])
+    if state is not None and state == report.state:
+        return True
+    with suppress(OSError):
+        return report.source_sha256 is not None and sha256_of(task["source"]) == report.source_sha256
+    return False
+
+
+def is_intact(target: str, report: SourceReport) -> bool:
+    """Whether the target is where the report says, byte for byte; one in a store only has to be there."""
+    path = locate(target)
+    with store_errors(path):
+        if report.target != target or not path.exists():
+            return False
+        return is_remote(path) or file_sha256(path) == report.target_sha256
+
+
+def refuse_existing(tasks: Sequence[Task], folder: Path, earlier: Mapping[str, SourceReport], *, resume: bool) -> None:
+    """Replace nothing that no run has written.
+
+    Raises:
+        WriteError: a report or a target is there, and nobody said what to do with it.
+    """
+    with store_errors(folder):
+        if not resume and (folder / NAME).exists():
+            raise WriteError(f"{folder / NAME}: is of an earlier run. Give --resume to go on, or --overwrite.")
+        taken = [task["target"] for task in tasks if locate(task["target"]).exists()]
+    known = {report.target for report in earlier.values()}
+    foreign = [target for target in taken if not (resume and (target in known or is_ours(target)))]
+    if foreign:
+        more = f" and {len(foreign) - SHOWN} more" if len(foreign) > SHOWN else ""
+        raise WriteError(
+            f"{', '.join(foreign[:SHOWN])}{more}: exists already, and no run that could be resumed has written it. "
+            "Move it, or give --overwrite."
+        )
+
+
+def is_ours(target: str) -> bool:
+    """Whether a target says of itself that this package made it: of a run that was killed before it could report it."""
+    with suppress(ReadError):
+        return bool(open_target(target).description)
+    return False
+
+
+def run_batch(
+    batch: Batch, *, executor: Executor | None = None, jobs: int | None = None, fail_fast: bool = False
+) -> Iterator[SourceReport]:
+    """Do it; see ``convert_many``. The report is opened, and work begins, when the first line is asked for."""
+    journal = open_journal(batch.out, keep=batch.is_resumed)
+    with ExitStack() as stack:
+        stack.callback(journal.close)
+        workers = executor or stack.enter_context(ThreadPoolExecutor(jobs or default_jobs()))
+        stack.callback(end_processes)
+        futures: dict[Future[dict[str, Any]], Task] = {}
+        stack.callback(cancel, futures)
+        for task in batch.tasks:
+            futures[workers.submit(convert_source, task)] = task
+        for future in as_completed(list(futures)):
+            report = outcome(future, futures.pop(future))
+            if report is None:
+                continue
+            journal.write(report)
+            yield report
+            if fail_fast and report.outcome not in FINISHED:
+                cancel(futures)
+
+
+def cancel(futures: Mapping["Future[dict[str, Any]]", object]) -> None:
+    """Begin none of those that have not begun."""
+    for future in futures:
+        future.cancel()
+
+
+def outcome(future: "Future[dict[str, Any]]", task: Task) -> SourceReport | None:
+    """The line of a task that has ended; None for one that never began."""
+    if future.cancelled():
+        return None
+    error = future.exception()
+    if error is None:
+        return SourceReport(**future.result())
+    message = (
+        f"{task['source']}: the executor lost it ({type(error).__name__}: {error}). Look at its workers, and --resume."
+    )
+    return SourceReport(
+        source=task["source"],
+        target=None,
+        outcome="crashed",
+        error={"kind": type(error).__name__, "message": printable(message, 1000)},
+        settings=task["digest"],
+        version=__version__,
+    )
+
+
+def default_jobs() -> int:
+    """As many as there are cores, and memory for."""
+    with suppress(OSError):
+        fields = dict(line.split(":", 1) for line in MEMORY_FREE.read_text().splitlines())
+        return max(1, min(cores(), int(fields["MemAvailable"].split()[0]) * 1024 // MEMORY_EACH))
+    return cores()
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

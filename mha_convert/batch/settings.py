@@ -1,0 +1,139 @@
+"""How each source is converted: the options given for all, else those of the ``mha-convert.toml`` nearest to it.
+
+A settings file may come with models from strangers: it can choose names and layouts, and name files beside itself. It
+can lift no limit, skip no proof, and lead to no other folder.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import PurePath
+from typing import Any
+
+from ..attention_rows import TABLE as ATTENTION
+from ..attention_rows import Attention, read_attention
+from ..errors import LayoutError, ReadError, printable
+from ..locations import StrPath, is_url, locate, open_binary
+from ..renaming import TABLE as RENAME
+from ..renaming import read_renames
+from ..toml_file import read_toml
+
+Settings = dict[str, Any]
+OPTIONS = {  # of ``convert_file``, and what they are where nobody says otherwise
+    "config": None,
+    "trust": False,
+    "attention": None,
+    "layout": "mha",
+    "placement": "projected",
+    "names": None,
+    "layers": None,
+    "prefix": None,
+    "renames": None,
+    "like": None,
+    "dtype": None,
+    "reference": "numpy",
+    "strict": False,
+}
+FILES = ("config", "like")
+TAKEN: dict[str, tuple[str, type]] = {  # what a settings file may hold, the option it is, and its type
+    "layout": ("layout", str),
+    "placement": ("placement", str),
+    "names": ("names", str),
+    "layer": ("layers", list),
+    "prefix": ("prefix", str),
+    "dtype": ("dtype", str),
+    "strict": ("strict", bool),
+    "config": ("config", str),
+    "like": ("like", str),
+    RENAME: ("renames", dict),
+    ATTENTION: ("attention", list),
+}
+TYPES = {str: "text", list: "a list", bool: "true or false", dict: "a table"}
+
+
+def given(options: Mapping[str, Any]) -> Settings:
+    """The options that a user gave, in a form that every worker understands: files of rules become what they hold.
+
+    Raises:
+        LayoutError: an option that ``convert_file`` does not have for many sources.
+        ReadError, LayerError: a file of rules that cannot be read.
+    """
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise LayoutError(f"Option '{unknown[0]}': is none of a batch, expected some of {', '.join(OPTIONS)}.")
+    found = {name: value for name, value in options.items() if value is not None}
+    if "renames" in found and not isinstance(found["renames"], Mapping):
+        found["renames"] = read_renames(found["renames"])
+    if "attention" in found:
+        found["attention"] = plain_rows(found["attention"])
+    for name in FILES:
+        if name in found:
+            found[name] = str(found[name])
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+def plain_rows(attention: Attention) -> list[dict[str, Any]]:
+    """Rows of ``--attention`` as mappings."""
+    return [dict(row.fields) for row in read_attention(attention)]
+
+
+def reader_of(options: Settings) -> Callable[[str | None], Settings]:
+    """What gives the settings of a source by its settings file; each file is read once."""
+
+    @cache
+    def merged(path: str | None) -> Settings:
+        return {**(read_settings(path) if path is not None else {}), **options}
+
+    return merged
+
+
+def read_settings(path: str) -> Settings:
+    """The options in a settings file.
+
+    Raises:
+        ReadError: no TOML, or something in it that a settings file does not hold.
+    """
+    found: Settings = {}
+    for name, value in read_toml(path, "docs/batch.md").items():
+        if name not in TAKEN:
+            raise ReadError(
+                f"{path}: holds '{printable(name)}', expected some of {', '.join(TAKEN)}. "
+                "Give other options on the command line."
+            )
+        option, kind = TAKEN[name]
+        if not is_a(kind, value):
+            raise ReadError(f"{path}: '{name}' is {type(value).__name__}, expected {TYPES[kind]}. Correct it.")
+        found[option] = beside(path, name, value) if name in FILES else value
+    if "attention" in found:
+        found["attention"] = plain_rows(found["attention"])
+    return found
+
+
+def is_a(kind: type, value: Any) -> bool:
+    """Whether the value has the type; a table is one of texts."""
+    texts = value.values() if isinstance(value, dict) else ()
+    return isinstance(value, kind) and all(isinstance(text, str) for text in texts)
+
+
+def beside(path: str, name: str, file: str) -> str:
+    """The place of a file that the settings name; it lies in their folder."""
+    if PurePath(file).name != file or is_url(file):
+        raise ReadError(
+            f"{path}: '{name}' is '{printable(file)}', expected the name of a file beside it. Put it there."
+        )
+    return str(locate(path).parent / file)
+
+
+def digest(settings: Settings) -> str:
+    """What tells whether a source was converted with these options; files that they name count with their content."""
+    contents = {name: content_digest(settings[name]) for name in FILES if name in settings}
+    text = json.dumps({**OPTIONS, **settings, **contents}, sort_keys=True, default=str)
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def content_digest(place: StrPath) -> str:
+    """SHA-256 of a file of the options."""
+    with open_binary(locate(place)) as file:
+        return sha256(file.read()).hexdigest()

@@ -1,0 +1,153 @@
+"""The process that converts, file after file: tasks come in and records go out, a line of JSON each."""
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..errors import MhaConvertError, NoAttentionError, printable
+from ..hdf5.process import start
+from ..locations import locate, open_binary
+from .files import sha256_of, state_of, stream_sha256
+from .record import Outcome, SourceReport
+
+if TYPE_CHECKING:
+    from ..datatypes import Comparison, Report
+
+IDLE = 60  # seconds; then the process ends, and a new one is started for the next task
+RESET_PEAK = "5"
+LONGEST = 10_000  # characters of a message
+LAYER_FACTS = ("name", "prefix", "placement", "module", "ledger")
+BIG = "Give fewer --jobs, or --layout linear"
+
+
+def main() -> None:
+    """Answer until the other end is gone, which also ends a conversion that is under way; its draft is removed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever prints does not disturb the answers
+    start()
+    tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=listen, args=(tasks,), daemon=True).start()
+    with suppress(queue.Empty, BrokenPipeError):
+        while True:
+            task = json.loads(tasks.get(timeout=IDLE))
+            os.environ.setdefault("OMP_NUM_THREADS", str(task["threads"]))  # read when torch is loaded
+            out.write(json.dumps(convert_task(task).as_json()) + "\n")
+            out.flush()
+
+
+def listen(tasks: "queue.SimpleQueue[str]") -> None:
+    """Pass the tasks on; end with the process that sends them."""
+    for line in sys.stdin:
+        tasks.put(line)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def convert_task(task: dict[str, Any]) -> SourceReport:
+    """Convert one source, whatever happens."""
+    began, source = time.monotonic(), task["source"]
+    reset_peak()
+    state, digest = state_of(source), None
+    with suppress(OSError):  # the reader says what is wrong
+        digest = sha256_of(source)
+    facts = attempt(source, task["target"], task["settings"])
+    return SourceReport(
+        source=source,
+        source_sha256=digest,
+        state=state,
+        settings=task["digest"],
+        seconds=round(time.monotonic() - began, 4),
+        peak_memory=peak(),
+        version=__version__,
+        **{"target": None, **facts},
+    )
+
+
+def attempt(source: str, target: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """What the conversion adds to the record, or why there is none."""
+    from ..pipeline import convert_file
+
+    try:
+        return converted(convert_file(source, target, overwrite=True, **settings))
+    except NoAttentionError as error:
+        return failed("no attention", type(error).__name__, str(error))
+    except MhaConvertError as error:
+        return failed("refused", type(error).__name__, str(error))
+    except MemoryError as error:
+        return failed("refused", type(error).__name__, f"{source}: takes more memory than there is. {BIG}.")
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        return failed("crashed", "bug", f"{source}: stopped with {what}. This is a bug of ours; please report it.")
+
+
+def failed(outcome: Outcome, kind: str, message: str) -> dict[str, Any]:
+    """The record's fields of a source that was not converted."""
+    return {"outcome": outcome, "error": {"kind": kind, "message": printable(message, LONGEST)}}
+
+
+def converted(report: "Report") -> dict[str, Any]:
+    """The record's fields of a conversion."""
+    from ..inspection import lookalike_as_json, variable_counts
+    from ..report import plan_as_json
+
+    layers = [plan_as_json(item, report.ledgers[item.layer.name]) for item in report.plan.layers]
+    counts = variable_counts(report.source, [item.layer for item in report.plan.layers])
+    return {
+        "target": report.target,
+        "outcome": "converted",
+        "proven": report.proven,
+        "reference": report.reference,
+        "layers": [{name: layer[name] for name in LAYER_FACTS} for layer in layers],
+        "proof": worst(report.comparisons),
+        "variables": {heading: found["count"] for heading, found in counts.items()},
+        "not_converted": [lookalike_as_json(item) for item in report.lookalikes],
+        "notes": list(report.notes),
+        "target_sha256": target_sha256(report.target),
+    }
+
+
+def worst(comparisons: "Sequence[Comparison]") -> dict[str, Any] | None:
+    """How many comparisons there were, and the one that came closest to its bound."""
+    if not comparisons:
+        return None
+    closest = max(comparisons, key=lambda comparison: comparison.relative / comparison.bound)
+    return {"comparisons": len(comparisons), "relative": closest.relative, "bound": closest.bound}
+
+
+def target_sha256(target: str) -> str:
+    """Of the target's bytes; one behind a URL is read back."""
+    with open_binary(locate(target)) as file:
+        return stream_sha256(file)
+
+
+def reset_peak() -> None:
+    """Linux forgets the largest memory that the process had so far."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text(RESET_PEAK)
+
+
+def peak() -> int | None:
+    """Bytes in memory at most since ``reset_peak``; since the start where the system is not Linux."""
+    with suppress(OSError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    with suppress(ImportError):
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return None
+
+
+if __name__ == "__main__":
+    main()
