@@ -348,7 +348,7 @@ def batch(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE...",
+            metavar="SOURCE",
             help="Saved Keras models, folders that are searched for them, globs, @list.txt with one of these in each "
             "line, URLs of these.",
             show_default=False,
