@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MhaConvertError, NoAttentionError, printable
+from ..errors import MhaConvertError, NoAttentionError, WriteError, printable, reason
 from ..hdf5.process import start
-from ..locations import locate, open_binary
+from ..locations import is_remote, locate, open_binary
 from .files import sha256_of, state_of, stream_sha256
 from .record import Outcome, SourceReport
 
@@ -78,6 +78,7 @@ def attempt(source: str, target: str, settings: dict[str, Any]) -> dict[str, Any
     from ..pipeline import convert_file
 
     try:
+        make_folder(target)
         return converted(convert_file(source, target, overwrite=True, **settings))
     except NoAttentionError as error:
         return failed("no attention", type(error).__name__, str(error))
@@ -88,6 +89,16 @@ def attempt(source: str, target: str, settings: dict[str, Any]) -> dict[str, Any
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         return failed("crashed", "bug", f"{source}: stopped with {what}. This is a bug of ours; please report it.")
+
+
+def make_folder(target: str) -> None:
+    """The target's folder; it stays also where the source is refused, as another worker may be about to use it."""
+    folder = locate(target).parent
+    try:
+        if not is_remote(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"{folder}: cannot be made: {reason(error)}. Give another --out.") from error
 
 
 def failed(outcome: Outcome, kind: str, message: str) -> dict[str, Any]:
