@@ -72,13 +72,16 @@ class Process:
     def end(self) -> int:
         """End it, by force if need be; its exit code."""
         self.popen.terminate()
-        if self.popen.stdin:
+        try:
+            code = self.popen.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            code = self.popen.wait()
+        for stream in (self.popen.stdin, self.popen.stdout):
             with suppress(OSError):
-                self.popen.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            return self.popen.wait(GRACE)
-        self.popen.kill()
-        return self.popen.wait()
+                if stream:
+                    stream.close()
+        return code
 
 
 class Kept:
