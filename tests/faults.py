@@ -5,25 +5,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 SECONDS = 120  # nothing here takes so long
+PROGRAM = ("-m", "mha_convert")
 
 
-def start(*arguments: object, cwd: Path, before: Callable[[], None] | None = None, **environment: str):
+def start(*arguments: object, cwd: Path, program: Sequence[str] = PROGRAM, before: Callable[[], None] | None = None):
     """The command in a process group of its own, as a terminal starts it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "mha_convert", *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | environment,
-        process_group=0,
+        start_new_session=True,
         preexec_fn=before,
     )
 
@@ -39,12 +39,10 @@ def run(*arguments: object, cwd: Path, **options) -> tuple[int, str, str]:
     return finish(start(*arguments, cwd=cwd, **options))
 
 
-def under(prelude: str, *arguments: object, cwd: Path) -> tuple[int, str, str]:
+def prepared(prelude: str) -> tuple[str, str]:
     """The command in a Python that runs ``prelude`` first: for faults that no machine makes at will."""
-    program = f"import sys\nsys.argv = ['mha-convert', *sys.argv[1:]]\n{prelude}\nfrom mha_convert.__main__ import main\nmain()"
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=SECONDS)
-    return result.returncode, result.stdout, result.stderr
+    begin = "import sys\nsys.argv = ['mha-convert', *sys.argv[1:]]\nfrom mha_convert.__main__ import main"
+    return "-c", f"{begin}\n{prelude}\nmain()"
 
 
 def one_line(result: tuple[int, str, str], *parts: str) -> None:
