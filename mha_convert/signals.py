@@ -54,6 +54,13 @@ def interrupt(number: int, frame: "FrameType | None") -> None:
         raise Interrupted
 
 
+def ignore() -> None:
+    """All is done. Python restores handlers of its own while it ends, and a late signal would change the exit code."""
+    for name in NAMES:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
 def unraisable(lost: "Any") -> None:
     """What is raised in a finaliser is lost, and printed; an interruption is raised again a moment later instead."""
     if not issubclass(lost.exc_type, Interrupted):
@@ -102,7 +109,7 @@ def interruptible() -> Iterator[None]:
         sys.stderr.write(f"{told()}\n")  # cli, which prints all else, may not be imported yet
         sys.exit(EXIT_CODE + _state.number)
     finally:
-        _state.number = _state.number or EXIT_CODE  # all is done: a signal at Python's own end is too late
+        ignore()
 
 
 def told() -> str:

@@ -54,7 +54,7 @@ def one_line(result: tuple[int, str, str], *parts: str) -> None:
 
 def names(folder: Path) -> list[str]:
     """What is in a folder, hidden files too."""
-    return sorted(os.listdir(folder))
+    return sorted(path.name for path in Path(folder).iterdir())
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
