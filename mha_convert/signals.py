@@ -100,8 +100,8 @@ def note_placed(name: str) -> None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Run the command; whatever an interruption became on its way, it ends in one line and the signal's exit code."""
-    install()
     try:
+        install()
         yield
     except BaseException as error:
         if not _state.number or (isinstance(error, SystemExit) and not error.code):

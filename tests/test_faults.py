@@ -518,7 +518,14 @@ def test_an_interruption_while_it_writes_is_one_line(large, tmp_path, number, ex
 
 
 MOMENTS = 24
-READY = "sys.stdout.write('ready\\n')\nsys.stdout.flush()"
+READY = """
+from mha_convert import signals
+def install(real=signals.install):
+    real()
+    sys.stdout.write("ready\\n")
+    sys.stdout.flush()
+signals.install = install
+"""
 
 
 def interrupted(source: Path, number: int, folder: Path, moment: float) -> tuple[int, str, list[str]]:
@@ -542,7 +549,7 @@ def test_an_interruption_at_any_moment_is_one_line(six, tmp_path, number, expect
     interrupted(six, number, tmp_path / "whole", 60)
     whole = time.monotonic() - began
     chance = random.Random(int(number))
-    moments = [0.005, *(chance.uniform(0.005, whole) for _ in range(MOMENTS - 1))]
+    moments = [0.001, *(chance.uniform(0.001, whole) for _ in range(MOMENTS - 1))]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = [*pool.map(partial(interrupted, six, number), folders(tmp_path, "", MOMENTS), moments)]
     written = (expected, "Interrupted: x.safetensors was written and is complete.\n", ["x.safetensors"])
