@@ -474,25 +474,36 @@ def test_a_part_of_a_folder_that_changes_meanwhile_is_refused(six, tmp_path, mon
 TRUNCATING = """
 import os, sys
 from mha_convert import pipeline
-def convert_cut_off(plan, real=pipeline.convert):
+from mha_convert.writers import safetensors_file
+def cut_off(*arguments):
     os.truncate(sys.argv[2], 20_000)
-    return real(plan)
-pipeline.convert = convert_cut_off
+    return real(*arguments)
 """
+BEFORE = TRUNCATING + "real, pipeline.convert = pipeline.convert, cut_off"
+AMID = TRUNCATING + "real, safetensors_file.write_all = safetensors_file.write_all, cut_off"
 
 
-def test_a_source_that_is_cut_off_ends_the_command_without_a_target(tmp_path):
-    """The source is mapped: the kernel ends whoever reads behind the new end, if no check comes before."""
+def cut_off_while_read(tmp_path: Path, prelude: str) -> tuple[tuple[int, str, str], list[str]]:
+    """What the command says, and what is beside the old target then."""
     source = weights(tmp_path / "s.weights.h5", 4, 256)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "x.safetensors").write_text("old")
-    code, out, err = run("convert", source, "out/x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(TRUNCATING))
-    if code == 1:
-        one_line((code, out, err), "changed while it was read")
-    else:
-        assert (code, out, err) == (-signal.SIGBUS, "", "")
+    result = run("convert", source, "out/x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(prelude))
     assert (tmp_path / "out" / "x.safetensors").read_text() == "old"
-    assert {name for name in names(tmp_path / "out") if not DRAFT.fullmatch(name)} == {"x.safetensors"}
+    return result, [name for name in names(tmp_path / "out") if name != "x.safetensors"]
+
+
+def test_a_source_that_is_cut_off_before_its_arrays_are_read_is_refused(tmp_path):
+    result, left = cut_off_while_read(tmp_path, BEFORE)
+    one_line(result, "s.weights.h5: changed while it was read")
+    assert left == []
+
+
+def test_a_source_that_is_cut_off_while_it_is_read_ends_the_command_without_a_target(tmp_path):
+    """It is mapped: the kernel ends whoever reads behind the new end. The next conversion removes the draft."""
+    result, left = cut_off_while_read(tmp_path, AMID)
+    assert result == (-signal.SIGBUS, "", "")
+    assert len(left) == 1 and DRAFT.fullmatch(left[0])
 
 
 # Signals
