@@ -31,6 +31,7 @@ class State:
         self.number = 0
         self.holding = 0
         self.placed: list[str] = []
+        self.sending = ""
 
 
 _state = State()
@@ -97,6 +98,11 @@ def note_placed(name: str) -> None:
     _state.placed.append(name)
 
 
+def note_sending(name: str) -> None:
+    """Remember a file that is brought to a store: what the store has of it, nobody knows until it is compared."""
+    _state.sending = name
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Run the command; whatever an interruption became on its way, it ends in one line and the signal's exit code."""
@@ -118,4 +124,6 @@ def told() -> str:
 
     if _state.placed:
         return f"Interrupted: {', '.join(map(printable, _state.placed))} was written and is complete."
+    if _state.sending:
+        return f"Interrupted: {printable(_state.sending)} was being sent, and the store may have it. Convert again."
     return "Interrupted: nothing was written; an existing target is as it was."

@@ -8,9 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import h5py
-import numpy as np
-
 SECONDS = 120  # nothing here takes so long
 PROGRAM = ("-m", "mha_convert")
 
@@ -73,19 +70,3 @@ def group_is_gone(leader: int) -> bool:
         time.sleep(0.02)
     os.killpg(leader, signal.SIGKILL)
     return False
-
-
-def weights(path: Path, layers: int, width: int) -> Path:
-    """Attention layers as Keras 3 names them; ``layers * 16 * width**2`` bytes of kernels."""
-    random = np.random.default_rng(0)
-    shapes = dict.fromkeys(("query", "key", "value"), (width, 4, width // 4)) | {"output": (4, width // 4, width)}
-    with h5py.File(path, "w") as file:
-        file.create_group("vars")
-        for index in range(layers):
-            name = "multi_head_attention" + (f"_{index}" if index else "")
-            for role, shape in shapes.items():
-                kernel = random.standard_normal(shape, "float32")
-                group = file.create_group(f"layers/{name}/{role}_dense/vars")
-                group.create_dataset("0", data=kernel)
-                group.create_dataset("1", data=kernel[0] if role != "output" else kernel[0, 0])
-    return path

@@ -16,7 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from faults import finish, group_is_gone, names, one_line, prepared, run, start, wait_for, weights
+from faults import finish, group_is_gone, names, one_line, prepared, run, start, wait_for
+from test_streaming import hdf5_model as weights
 
 import mha_convert
 from mha_convert.errors import ReadError, WriteError
@@ -325,7 +326,7 @@ def test_a_place_that_cannot_take_a_target_is_one_line(six, tmp_path, target, fa
     before = names(tmp_path)
     one_line(run("convert", six, target, "--reference", "none", *overwrite, cwd=tmp_path), target, fact)
     assert names(tmp_path) == before and stat.S_ISFIFO((tmp_path / "fifo.pt").stat().st_mode)
-    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)  # nobody has renamed a file to it
 
 
 def test_a_name_may_be_as_long_as_the_file_system_lets_it(six, tmp_path):
@@ -452,6 +453,17 @@ def test_a_source_that_changes_meanwhile_is_refused(samples, tmp_path, monkeypat
     with pytest.raises(ReadError, match=f"{name}: changed while it was read. Wait until it is complete"):
         mha_convert.convert_file(source, tmp_path / "out" / "x.safetensors", reference=reference)
     assert names(tmp_path / "out") == []
+
+
+def test_a_source_that_changes_while_a_target_is_verified_is_refused(samples, tmp_path, monkeypatch):
+    from mha_convert import pipeline
+
+    source = tmp_path / "encoder.weights.h5"
+    source.write_bytes((samples / source.name).read_bytes())
+    mha_convert.convert_file(source, tmp_path / "x.safetensors", reference="none")
+    monkeypatch.setattr(pipeline, "prove", lambda *arguments: appended(source))
+    with pytest.raises(ReadError, match="changed while it was read"):
+        mha_convert.verify_file(source, tmp_path / "x.safetensors")
 
 
 def test_a_part_of_a_folder_that_changes_meanwhile_is_refused(six, tmp_path, monkeypatch):
@@ -622,6 +634,27 @@ os.replace = replace
     code, _, err = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(fault))
     assert (code, err) == (130, "Interrupted: x.pt was written and is complete.\n")
     assert names(tmp_path) == ["x.pt"]
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        ("before", "memory://bucket/x.pt was being sent, and the store may have it. Convert again."),
+        ("after", "memory://bucket/x.pt was written and is complete."),
+    ],
+)
+def test_what_is_sent_to_a_store_when_the_signal_comes_is_told(six, tmp_path, when, expected):
+    name, owner = {"before": ("publish", "_draft"), "after": ("show_report", "cli")}[when]
+    fault = f"""
+import signal
+from mha_convert import cli
+from mha_convert.writers import _draft
+def interrupt(*arguments):
+    signal.raise_signal(signal.SIGINT)
+{owner}.{name} = interrupt
+"""
+    code, _, err = run("convert", six, "memory://bucket/x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(fault))
+    assert (code, err) == (130, f"Interrupted: {expected}\n")
 
 
 def test_an_interrupted_proof_with_keras_leaves_no_process(keras_installed, six, tmp_path):

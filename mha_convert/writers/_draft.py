@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..errors import WriteError, reason
 from ..locations import is_remote, publish, scratch_file, store_errors
-from ..signals import held, note_placed
+from ..signals import held, note_placed, note_sending
 
 NAME_BYTES = 150  # of the target's name in the draft's; file systems allow 255 in all
 ORDINARY = 0o666  # less the umask
@@ -77,7 +77,9 @@ def draft(target: Path, *, overwrite: bool) -> Iterator[Path]:
         copy = scratch_file(target.name)
         try:
             yield copy
+            note_sending(str(target))
             publish(copy, target)
+            note_placed(str(target))
         finally:
             with suppress(OSError):
                 copy.unlink()
