@@ -30,8 +30,26 @@ DRAFT = re.compile(r"\.x\.safetensors\.\d+-[0-9a-f]{8}\.draft")
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """128 MiB: its conversion takes long enough to be interrupted."""
-    return weights(tmp_path_factory.mktemp("large") / "large.weights.h5", 8, 1024)
+    """A model of many tensors; under ``SLOWLY`` its conversion takes seconds, so that it is met while it writes."""
+    return weights(tmp_path_factory.mktemp("large") / "large.weights.h5", 16, 64)
+
+
+SLOWLY = """
+import time
+from mha_convert.writers import safetensors_file, torch_file
+def slow(real):
+    def act(*arguments):
+        time.sleep(0.1)
+        return real(*arguments)
+    return act
+safetensors_file.write_all = slow(safetensors_file.write_all)
+torch_file.as_tensor = slow(torch_file.as_tensor)
+"""
+
+
+def drafts(folder: Path, name: str) -> list[str]:
+    """Drafts of a target."""
+    return [path.name for path in folder.iterdir() if path.name.startswith(f".{name}.")]
 
 
 @pytest.fixture
@@ -189,8 +207,8 @@ def folders(parent: Path, name: str, number: int) -> list[Path]:
 
 
 def test_the_next_conversion_removes_what_a_killed_one_left(large, six, tmp_path):
-    process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path)
-    wait_for(lambda: any(path.stat().st_size > 1 << 20 for path in tmp_path.iterdir()), process)
+    process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(SLOWLY))
+    wait_for(lambda: any(path.stat().st_size for path in tmp_path.iterdir()), process)
     os.killpg(process.pid, signal.SIGKILL)
     finish(process)
     (left,) = names(tmp_path)
@@ -530,8 +548,8 @@ SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 def test_an_interruption_while_it_writes_is_one_line(large, tmp_path, number, expected, name, times):
     """To the whole process group, as a terminal sends it; impatience changes nothing."""
     (tmp_path / name).write_text("old")
-    process = start("convert", large, name, *UNPROVEN, "--module", "m.py", cwd=tmp_path)
-    wait_for(lambda: any(path.stat().st_size > 1 << 20 for path in tmp_path.iterdir()), process)
+    process = start("convert", large, name, *UNPROVEN, "--module", "m.py", cwd=tmp_path, program=prepared(SLOWLY))
+    wait_for(lambda: drafts(tmp_path, name), process)
     for _ in range(times):
         os.killpg(process.pid, number)
         time.sleep(0.01)
@@ -585,7 +603,7 @@ def test_an_interruption_at_any_moment_is_one_line(six, tmp_path, number, expect
 def test_what_is_ignored_stays_ignored(large, tmp_path, number):
     """``nohup``, and jobs that a script starts in the background."""
     ignore = partial(signal.signal, number, signal.SIG_IGN)
-    process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path, before=ignore)
+    process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(SLOWLY), before=ignore)
     wait_for(lambda: names(tmp_path), process)
     os.killpg(process.pid, number)
     assert finish(process)[::2] == (0, "")
