@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
-    "2: wrong usage."
+    "2: wrong usage; 130: interrupted."
 )
 app = typer.Typer(
     name="mha-convert",

@@ -31,6 +31,7 @@ class State:
         self.number = 0
         self.holding = 0
         self.placed: list[str] = []
+        self.sending = ""
 
 
 _state = State()
@@ -52,6 +53,13 @@ def interrupt(number: int, frame: "FrameType | None") -> None:
     _state.number = number
     if not _state.holding:
         raise Interrupted
+
+
+def ignore() -> None:
+    """All is done. Python restores handlers of its own while it ends, and a late signal would change the exit code."""
+    for name in NAMES:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 def unraisable(lost: "Any") -> None:
@@ -90,11 +98,16 @@ def note_placed(name: str) -> None:
     _state.placed.append(name)
 
 
+def note_sending(name: str) -> None:
+    """Remember a file that is brought to a store: what the store has of it, nobody knows until it is compared."""
+    _state.sending = name
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Run the command; whatever an interruption became on its way, it ends in one line and the signal's exit code."""
-    install()
     try:
+        install()
         yield
     except BaseException as error:
         if not _state.number or (isinstance(error, SystemExit) and not error.code):
@@ -102,7 +115,7 @@ def interruptible() -> Iterator[None]:
         sys.stderr.write(f"{told()}\n")  # cli, which prints all else, may not be imported yet
         sys.exit(EXIT_CODE + _state.number)
     finally:
-        _state.number = _state.number or EXIT_CODE  # all is done: a signal at Python's own end is too late
+        ignore()
 
 
 def told() -> str:
@@ -111,4 +124,6 @@ def told() -> str:
 
     if _state.placed:
         return f"Interrupted: {', '.join(map(printable, _state.placed))} was written and is complete."
+    if _state.sending:
+        return f"Interrupted: {printable(_state.sending)} was being sent, and the store may have it. Convert again."
     return "Interrupted: nothing was written; an existing target is as it was."

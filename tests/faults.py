@@ -5,25 +5,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import h5py
-import numpy as np
-
 SECONDS = 120  # nothing here takes so long
+PROGRAM = ("-m", "mha_convert")
 
 
-def start(*arguments: object, cwd: Path, before: Callable[[], None] | None = None, **environment: str):
+def start(*arguments: object, cwd: Path, program: Sequence[str] = PROGRAM, before: Callable[[], None] | None = None):
     """The command in a process group of its own, as a terminal starts it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "mha_convert", *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | environment,
-        process_group=0,
+        start_new_session=True,
         preexec_fn=before,
     )
 
@@ -39,12 +36,10 @@ def run(*arguments: object, cwd: Path, **options) -> tuple[int, str, str]:
     return finish(start(*arguments, cwd=cwd, **options))
 
 
-def under(prelude: str, *arguments: object, cwd: Path) -> tuple[int, str, str]:
+def prepared(prelude: str) -> tuple[str, str]:
     """The command in a Python that runs ``prelude`` first: for faults that no machine makes at will."""
-    program = f"import sys\nsys.argv = ['mha-convert', *sys.argv[1:]]\n{prelude}\nfrom mha_convert.__main__ import main\nmain()"
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=SECONDS)
-    return result.returncode, result.stdout, result.stderr
+    begin = "import sys\nsys.argv = ['mha-convert', *sys.argv[1:]]\nfrom mha_convert.__main__ import main"
+    return "-c", f"{begin}\n{prelude}\nmain()"
 
 
 def one_line(result: tuple[int, str, str], *parts: str) -> None:
@@ -56,7 +51,7 @@ def one_line(result: tuple[int, str, str], *parts: str) -> None:
 
 def names(folder: Path) -> list[str]:
     """What is in a folder, hidden files too."""
-    return sorted(os.listdir(folder))
+    return sorted(path.name for path in Path(folder).iterdir())
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
@@ -75,19 +70,3 @@ def group_is_gone(leader: int) -> bool:
         time.sleep(0.02)
     os.killpg(leader, signal.SIGKILL)
     return False
-
-
-def weights(path: Path, layers: int, width: int) -> Path:
-    """Attention layers as Keras 3 names them; ``layers * 16 * width**2`` bytes of kernels."""
-    random = np.random.default_rng(0)
-    shapes = dict.fromkeys(("query", "key", "value"), (width, 4, width // 4)) | {"output": (4, width // 4, width)}
-    with h5py.File(path, "w") as file:
-        file.create_group("vars")
-        for index in range(layers):
-            name = "multi_head_attention" + (f"_{index}" if index else "")
-            for role, shape in shapes.items():
-                kernel = random.standard_normal(shape, "float32")
-                group = file.create_group(f"layers/{name}/{role}_dense/vars")
-                group.create_dataset("0", data=kernel)
-                group.create_dataset("1", data=kernel[0] if role != "output" else kernel[0, 0])
-    return path

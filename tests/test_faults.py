@@ -8,7 +8,6 @@ import resource
 import signal
 import stat
 import subprocess
-import sys
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from faults import finish, group_is_gone, names, one_line, run, start, under, wait_for, weights
-from safetensors.torch import load_file
+from faults import finish, group_is_gone, names, one_line, prepared, run, start, wait_for
+from test_streaming import hdf5_model as weights
 
 import mha_convert
 from mha_convert.errors import ReadError, WriteError
@@ -31,8 +30,26 @@ DRAFT = re.compile(r"\.x\.safetensors\.\d+-[0-9a-f]{8}\.draft")
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """128 MiB: its conversion takes long enough to be interrupted."""
-    return weights(tmp_path_factory.mktemp("large") / "large.weights.h5", 8, 1024)
+    """A model of many tensors; under ``SLOWLY`` its conversion takes seconds, so that it is met while it writes."""
+    return weights(tmp_path_factory.mktemp("large") / "large.weights.h5", 16, 64)
+
+
+SLOWLY = """
+import time
+from mha_convert.writers import safetensors_file, torch_file
+def slow(real):
+    def act(*arguments):
+        time.sleep(0.1)
+        return real(*arguments)
+    return act
+safetensors_file.write_all = slow(safetensors_file.write_all)
+torch_file.as_tensor = slow(torch_file.as_tensor)
+"""
+
+
+def drafts(folder: Path, name: str) -> list[str]:
+    """Drafts of a target."""
+    return [path.name for path in folder.iterdir() if path.name.startswith(f".{name}.")]
 
 
 @pytest.fixture
@@ -115,13 +132,14 @@ os.fsync = fsync
 def test_a_disk_that_fails_at_the_end_leaves_the_old_target(six, tmp_path, name, module):
     (tmp_path / name).write_text("old")
     fault = FAILING_FSYNC.format(condition="stat.S_ISREG")
-    result = under(fault, "convert", six, name, *UNPROVEN, *module, cwd=tmp_path)
+    result = run("convert", six, name, *UNPROVEN, *module, cwd=tmp_path, program=prepared(fault))
     one_line(result, f"{name}: cannot be written: input/output error. Check the disk, or give another folder.")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_a_folder_that_the_disk_fails_to_keep_is_told(six, tmp_path):
-    result = under(FAILING_FSYNC.format(condition="stat.S_ISDIR"), "convert", six, "x.pt", *UNPROVEN, cwd=tmp_path)
+    fault = FAILING_FSYNC.format(condition="stat.S_ISDIR")
+    result = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(fault))
     one_line(result, "x.pt: was written and is complete, but its folder cannot be synchronised: input/output error")
     assert names(tmp_path) == ["x.pt"]
 
@@ -189,8 +207,8 @@ def folders(parent: Path, name: str, number: int) -> list[Path]:
 
 
 def test_the_next_conversion_removes_what_a_killed_one_left(large, six, tmp_path):
-    process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path)
-    wait_for(lambda: any(path.stat().st_size > 1 << 20 for path in tmp_path.iterdir()), process)
+    process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(SLOWLY))
+    wait_for(lambda: any(path.stat().st_size for path in tmp_path.iterdir()), process)
     os.killpg(process.pid, signal.SIGKILL)
     finish(process)
     (left,) = names(tmp_path)
@@ -291,7 +309,7 @@ os.open = open
 
 
 def test_a_folder_that_one_may_not_write_to_is_one_line(six, tmp_path):
-    result = under(FORBIDDING, "convert", six, "x.pt", *UNPROVEN, cwd=tmp_path)
+    result = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(FORBIDDING))
     one_line(result, "x.pt: cannot be written: permission denied. Give another folder.")
     assert names(tmp_path) == []
 
@@ -326,7 +344,7 @@ def test_a_place_that_cannot_take_a_target_is_one_line(six, tmp_path, target, fa
     before = names(tmp_path)
     one_line(run("convert", six, target, "--reference", "none", *overwrite, cwd=tmp_path), target, fact)
     assert names(tmp_path) == before and stat.S_ISFIFO((tmp_path / "fifo.pt").stat().st_mode)
-    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)  # nobody has renamed a file to it
 
 
 def test_a_name_may_be_as_long_as_the_file_system_lets_it(six, tmp_path):
@@ -406,7 +424,7 @@ sys.addaudithook(audit)
 def test_the_source_is_opened_for_reading_only(samples, tmp_path, name):
     source = tmp_path / name
     source.write_bytes((samples / name).read_bytes())
-    code, _, err = under(READ_ONLY, "convert", source, "x.pt", "--module", "m.py", cwd=tmp_path)
+    code, _, err = run("convert", source, "x.pt", "--module", "m.py", cwd=tmp_path, program=prepared(READ_ONLY))
     assert code == 0 and {*err.splitlines()} == {"opened"}
 
 
@@ -455,6 +473,17 @@ def test_a_source_that_changes_meanwhile_is_refused(samples, tmp_path, monkeypat
     assert names(tmp_path / "out") == []
 
 
+def test_a_source_that_changes_while_a_target_is_verified_is_refused(samples, tmp_path, monkeypatch):
+    from mha_convert import pipeline
+
+    source = tmp_path / "encoder.weights.h5"
+    source.write_bytes((samples / source.name).read_bytes())
+    mha_convert.convert_file(source, tmp_path / "x.safetensors", reference="none")
+    monkeypatch.setattr(pipeline, "prove", lambda *arguments: appended(source))
+    with pytest.raises(ReadError, match="changed while it was read"):
+        mha_convert.verify_file(source, tmp_path / "x.safetensors")
+
+
 def test_a_part_of_a_folder_that_changes_meanwhile_is_refused(six, tmp_path, monkeypatch):
     from mha_convert import pipeline
 
@@ -475,25 +504,36 @@ def test_a_part_of_a_folder_that_changes_meanwhile_is_refused(six, tmp_path, mon
 TRUNCATING = """
 import os, sys
 from mha_convert import pipeline
-def convert_cut_off(plan, real=pipeline.convert):
+from mha_convert.writers import safetensors_file
+def cut_off(*arguments):
     os.truncate(sys.argv[2], 20_000)
-    return real(plan)
-pipeline.convert = convert_cut_off
+    return real(*arguments)
 """
+BEFORE = TRUNCATING + "real, pipeline.convert = pipeline.convert, cut_off"
+AMID = TRUNCATING + "real, safetensors_file.write_all = safetensors_file.write_all, cut_off"
 
 
-def test_a_source_that_is_cut_off_ends_the_command_without_a_target(tmp_path):
-    """The source is mapped: the kernel ends whoever reads behind the new end, if no check comes before."""
+def cut_off_while_read(tmp_path: Path, prelude: str) -> tuple[tuple[int, str, str], list[str]]:
+    """What the command says, and what is beside the old target then."""
     source = weights(tmp_path / "s.weights.h5", 4, 256)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "x.safetensors").write_text("old")
-    code, out, err = under(TRUNCATING, "convert", source, "out/x.safetensors", *UNPROVEN, cwd=tmp_path)
-    if code == 1:
-        one_line((code, out, err), "changed while it was read")
-    else:
-        assert (code, out, err) == (-signal.SIGBUS, "", "")
+    result = run("convert", source, "out/x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(prelude))
     assert (tmp_path / "out" / "x.safetensors").read_text() == "old"
-    assert {name for name in names(tmp_path / "out") if not DRAFT.fullmatch(name)} == {"x.safetensors"}
+    return result, [name for name in names(tmp_path / "out") if name != "x.safetensors"]
+
+
+def test_a_source_that_is_cut_off_before_its_arrays_are_read_is_refused(tmp_path):
+    result, left = cut_off_while_read(tmp_path, BEFORE)
+    one_line(result, "s.weights.h5: changed while it was read")
+    assert left == []
+
+
+def test_a_source_that_is_cut_off_while_it_is_read_ends_the_command_without_a_target(tmp_path):
+    """It is mapped: the kernel ends whoever reads behind the new end. The next conversion removes the draft."""
+    result, left = cut_off_while_read(tmp_path, AMID)
+    assert result == (-signal.SIGBUS, "", "")
+    assert len(left) == 1 and DRAFT.fullmatch(left[0])
 
 
 # Signals
@@ -508,8 +548,8 @@ SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 def test_an_interruption_while_it_writes_is_one_line(large, tmp_path, number, expected, name, times):
     """To the whole process group, as a terminal sends it; impatience changes nothing."""
     (tmp_path / name).write_text("old")
-    process = start("convert", large, name, *UNPROVEN, "--module", "m.py", cwd=tmp_path)
-    wait_for(lambda: any(path.stat().st_size > 1 << 20 for path in tmp_path.iterdir()), process)
+    process = start("convert", large, name, *UNPROVEN, "--module", "m.py", cwd=tmp_path, program=prepared(SLOWLY))
+    wait_for(lambda: drafts(tmp_path, name), process)
     for _ in range(times):
         os.killpg(process.pid, number)
         time.sleep(0.01)
@@ -518,14 +558,22 @@ def test_an_interruption_while_it_writes_is_one_line(large, tmp_path, number, ex
     assert group_is_gone(process.pid)
 
 
-MOMENTS = 16
+MOMENTS = 24
+READY = """
+from mha_convert import signals
+def install(real=signals.install):
+    real()
+    sys.stdout.write("ready\\n")
+    sys.stdout.flush()
+signals.install = install
+"""
 
 
-def interrupted(source: Path, folder: Path, moment: float, number: int) -> tuple[int, str, list[str]]:
-    """Interrupt a conversion after ``moment`` seconds, counted from where Python runs our code."""
+def interrupted(source: Path, number: int, folder: Path, moment: float) -> tuple[int, str, list[str]]:
+    """Interrupt a conversion ``moment`` seconds after Python has come to our code; exit code, errors, what is there."""
     folder.mkdir()
-    process = start("convert", source, "x.safetensors", *UNPROVEN, cwd=folder, PYTHONVERBOSE="")
-    wait_for(lambda: b"mha_convert" in maps_of(process.pid), process)
+    process = start("convert", source, "x.safetensors", *UNPROVEN, cwd=folder, program=prepared(READY))
+    process.stdout.readline()
     try:
         process.wait(moment)
     except subprocess.TimeoutExpired:
@@ -533,3 +581,183 @@ def interrupted(source: Path, folder: Path, moment: float, number: int) -> tuple
     code, _, err = finish(process)
     assert group_is_gone(process.pid)
     return code, err, names(folder)
+
+
+@pytest.mark.parametrize(("number", "expected"), SIGNALS)
+def test_an_interruption_at_any_moment_is_one_line(six, tmp_path, number, expected):
+    """While modules are imported, the process for HDF5 is started, the target gets its name, the report is shown."""
+    began = time.monotonic()
+    interrupted(six, number, tmp_path / "whole", 60)
+    whole = time.monotonic() - began
+    chance = random.Random(int(number))
+    moments = [0.001, *(chance.uniform(0.001, whole) for _ in range(MOMENTS - 1))]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = [*pool.map(partial(interrupted, six, number), folders(tmp_path, "", MOMENTS), moments)]
+    written = (expected, "Interrupted: x.safetensors was written and is complete.\n", ["x.safetensors"])
+    assert results[0] == (expected, INTERRUPTED, [])
+    for result in results:
+        assert result in [(expected, INTERRUPTED, []), written, (0, "", ["x.safetensors"])]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_what_is_ignored_stays_ignored(large, tmp_path, number):
+    """``nohup``, and jobs that a script starts in the background."""
+    ignore = partial(signal.signal, number, signal.SIG_IGN)
+    process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(SLOWLY), before=ignore)
+    wait_for(lambda: names(tmp_path), process)
+    os.killpg(process.pid, number)
+    assert finish(process)[::2] == (0, "")
+
+
+SWALLOWING = """
+import os, signal
+from mha_convert import pipeline
+class Finalised:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+def read(*arguments, real=pipeline.read, **options):
+    {fault}
+    return real(*arguments, **options)
+pipeline.read = read
+"""
+FAULTS = [
+    "Finalised(); import time; time.sleep(60)",  # Python prints what a finaliser raises, and goes on
+    "signal.raise_signal(signal.SIGINT)",
+    """
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException as error:
+        raise ImportError("numpy failed to import") from error""",
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_interruption_is_one_whatever_becomes_of_it_on_its_way(six, tmp_path, fault):
+    prelude = prepared(SWALLOWING.replace("{fault}", fault))
+    assert run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prelude) == (130, "", INTERRUPTED)
+    assert names(tmp_path) == []
+
+
+def test_a_file_that_has_its_name_when_the_signal_comes_is_told(six, tmp_path):
+    """The signal waits until the name is given, and the line says so."""
+    fault = """
+import os, signal
+def replace(*arguments, real=os.replace):
+    signal.raise_signal(signal.SIGINT)
+    real(*arguments)
+os.replace = replace
+"""
+    code, _, err = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(fault))
+    assert (code, err) == (130, "Interrupted: x.pt was written and is complete.\n")
+    assert names(tmp_path) == ["x.pt"]
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        ("before", "memory://bucket/x.pt was being sent, and the store may have it. Convert again."),
+        ("after", "memory://bucket/x.pt was written and is complete."),
+    ],
+)
+def test_what_is_sent_to_a_store_when_the_signal_comes_is_told(six, tmp_path, when, expected):
+    name, owner = {"before": ("publish", "_draft"), "after": ("show_report", "cli")}[when]
+    fault = f"""
+import signal
+from mha_convert import cli
+from mha_convert.writers import _draft
+def interrupt(*arguments):
+    signal.raise_signal(signal.SIGINT)
+{owner}.{name} = interrupt
+"""
+    code, _, err = run("convert", six, "memory://bucket/x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(fault))
+    assert (code, err) == (130, f"Interrupted: {expected}\n")
+
+
+def test_an_interrupted_proof_with_keras_leaves_no_process(keras_installed, six, tmp_path):
+    process = start("convert", six, "x.safetensors", "--reference", "keras", cwd=tmp_path)
+    wait_for(lambda: "keras_worker" in children_of(process.pid), process)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process) == (143, "", INTERRUPTED)
+    assert names(tmp_path) == [] and group_is_gone(process.pid)
+
+
+def children_of(leader: int) -> str:
+    """The command lines of a process's children."""
+    found = subprocess.run(["ps", "-o", "args=", "--ppid", str(leader)], capture_output=True, text=True, check=False)
+    return found.stdout
+
+
+# The bytes
+
+
+SETTINGS = [
+    {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"},
+    {"PYTHONHASHSEED": "2", "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "2"},
+]
+
+
+@pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
+def test_targets_are_the_same_bytes_wherever_and_whenever_they_are_made(samples, tmp_path, name, monkeypatch):
+    """Names of folders, hash seeds, time zones, umasks and seconds differ."""
+    found = set()
+    for index, settings in enumerate(SETTINGS):
+        for key, value in settings.items():
+            monkeypatch.setenv(key, value)
+        folder = tmp_path / ("a", "another folder")[index]
+        folder.mkdir()
+        (folder / "translator.h5").write_bytes((samples / "translator.h5").read_bytes())
+        os.utime(folder / "translator.h5", (index * 10**8, index * 10**8))
+        source = ("translator.h5", folder / "translator.h5")[index]
+        options = ("--module", "m.py", *UNPROVEN)
+        result = run("convert", source, name, *options, cwd=folder, before=partial(os.umask, (0o022, 0o077)[index]))
+        assert result[0] == 0
+        found.add(tuple((folder / made).read_bytes() for made in (name, "m.py")))
+        time.sleep(2.1 * (1 - index))  # a zip knows even seconds
+    assert len(found) == 1
+
+
+ALLOWED_GLOBALS = {
+    "collections OrderedDict",
+    "torch FloatStorage",
+    "torch HalfStorage",
+    "torch BFloat16Storage",
+    "torch DoubleStorage",
+    "torch._utils _rebuild_tensor_v2",
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_a_pt_file_names_no_code(six, tmp_path, dtype):
+    mha_convert.convert_file(six, tmp_path / "x.pt", dtype=dtype)
+    with zipfile.ZipFile(tmp_path / "x.pt") as archive:
+        (pickled,) = (name for name in archive.namelist() if name.endswith(".pkl"))
+        operations = [*pickletools.genops(archive.read(pickled))]
+    called = {argument for operation, argument, _ in operations if operation.name == "GLOBAL"}
+    assert "torch._utils _rebuild_tensor_v2" in called and called <= ALLOWED_GLOBALS
+    assert not {operation.name for operation, _, _ in operations} & {"STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "EXT1"}
+
+
+# Rights
+
+
+@pytest.mark.parametrize(("umask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_rights_of_what_is_new_follow_the_umask(six, tmp_path, umask, expected):
+    for name in ("x.safetensors", "x.pt"):
+        options = ("--module", f"{name[-1]}.py", "--reference", "none")
+        assert run("convert", six, name, *options, cwd=tmp_path, before=partial(os.umask, umask))[0] == 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {expected}
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o666])
+def test_rights_of_what_is_replaced_are_kept(six, tmp_path, mode):
+    """Also while the draft is written: nobody may read the new weights who could not read the old."""
+    for name in ("x.pt", "m.py"):
+        (tmp_path / name).write_text("old")
+        (tmp_path / name).chmod(mode)
+    mha_convert.convert_file(six, tmp_path / "x.pt", module=tmp_path / "m.py", reference="none", overwrite=True)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("x.pt", "m.py")] == [mode, mode]
+    with pytest.raises(KeyError), _draft.draft(tmp_path / "x.pt", overwrite=True) as path:
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077 & ~mode
+        raise KeyError

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..errors import WriteError, reason
 from ..locations import is_remote, publish, scratch_file, store_errors
-from ..signals import held, note_placed
+from ..signals import held, note_placed, note_sending
 
 NAME_BYTES = 150  # of the target's name in the draft's; file systems allow 255 in all
 ORDINARY = 0o666  # less the umask
@@ -77,7 +77,9 @@ def draft(target: Path, *, overwrite: bool) -> Iterator[Path]:
         copy = scratch_file(target.name)
         try:
             yield copy
+            note_sending(str(target))
             publish(copy, target)
+            note_placed(str(target))
         finally:
             with suppress(OSError):
                 copy.unlink()
@@ -139,7 +141,7 @@ def remove_abandoned(final: Path) -> None:
 def remove_if_abandoned(path: Path) -> None:
     """Remove a draft that nobody has locked. An empty one may be about to be locked, and costs nothing."""
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(path, os.O_RDWR)
         try:
             if os.fstat(descriptor).st_size and lock(descriptor):
                 path.unlink()
@@ -166,14 +168,10 @@ def place(path: Path, final: Path, *, overwrite: bool) -> None:
         return
     try:
         os.link(path, final)  # fails where the name was taken meanwhile; a rename would replace it
-    except FileExistsError as error:
-        raise taken(final) from error
-    except OSError:  # a file system without hard links
+    except OSError as error:
         if os.path.lexists(final):
-            raise taken(final) from None
-        path.replace(final)
-    else:
-        path.unlink()
+            raise taken(final) from error
+        path.replace(final)  # a file system without hard links
 
 
 def taken(final: Path) -> WriteError:
