@@ -428,6 +428,7 @@ def batch(
     from .batch.cluster import dask_executor
     from .batch.run import plan_batch, run_batch
     from .batch.summary import Summary, summary_as_json, summary_as_text
+    from .signals import note_instead
 
     planned = plan_batch(
         sources,
@@ -453,16 +454,17 @@ def batch(
         reference=reference,
         strict=strict or None,
     )
-    summary = Summary()
+    summary, total = Summary(), len(planned.tasks) + len(planned.finished)
     for done in planned.finished:
         summary.add(done)
     with ExitStack() as stack:
         executor = stack.enter_context(dask_executor(dask)) if dask is not None else None
+        note_instead(lambda: f"{summary.total} of {total} sources are in {out}/report.jsonl; go on with --resume.")
         shown = stack.enter_context(batch_progress(len(planned.tasks), quiet, as_json))
         for done in run_batch(planned, executor=executor, jobs=jobs, fail_fast=fail_fast):
             summary.add(done)
             shown(done)
-    left = len(planned.tasks) + len(planned.finished) - summary.total
+    left = total - summary.total
     if as_json:
         typer.echo(json.dumps({"summary": summary_as_json(summary, earlier=len(planned.finished), left=left)}))
     elif not quiet:

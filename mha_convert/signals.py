@@ -7,7 +7,7 @@ signal that comes before ``install`` is Python's, which prints a traceback.
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ class State:
         self.holding = 0
         self.placed: list[str] = []
         self.sending = ""
+        self.instead: Callable[[], str] | None = None
 
 
 _state = State()
@@ -118,10 +119,17 @@ def interruptible() -> Iterator[None]:
         ignore()
 
 
+def note_instead(told: "Callable[[], str]") -> None:
+    """Let a command that writes many files say itself what an interruption leaves."""
+    _state.instead = told
+
+
 def told() -> str:
     """What an interrupted command has written."""
     from .errors import printable
 
+    if _state.instead is not None:
+        return f"Interrupted: {printable(_state.instead())}"
     if _state.placed:
         return f"Interrupted: {', '.join(map(printable, _state.placed))} was written and is complete."
     if _state.sending:

@@ -72,7 +72,7 @@ def test_every_page_is_reachable_from_the_readme():
         assert page.name in text
 
 
-@pytest.mark.parametrize("verb", ["inspect", "convert", "verify", "explain"])
+@pytest.mark.parametrize("verb", ["inspect", "convert", "verify", "explain", "batch", "report"])
 def test_every_verb_and_option_is_described(verb):
     text = (PROJECT / "docs" / "cli.md").read_text()
     environment = os.environ | {"COLUMNS": "200"}

@@ -38,7 +38,7 @@ ALLOWED = {
     "explain": {"conversion", "document", "inspection", "layouts", "explain_unprojected"},
     "explain_unprojected": {"document"},
     "batch": {"attention_rows", "document", "hdf5", "inspection", "pipeline", "renaming", "report", "toml_file", "writers", "__init__"},
-    "cli": {"alignment", "batch", "attention_rows", "document", "explain", "hdf5", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
+    "cli": {"alignment", "batch", "signals", "attention_rows", "document", "explain", "hdf5", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
     "__main__": {"cli", "signals"},
     "__init__": {"attention_rows", "batch", "conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "renaming", "verification", "writers"},
 }  # fmt: skip
