@@ -250,7 +250,7 @@ def test_a_half_written_line_is_no_line(models, tmp_path):
 
 
 def test_two_runs_never_share_a_folder(many, tmp_path):
-    first = start("batch", many, "--out", "out", "--reference", "none", cwd=tmp_path)
+    first = start("batch", many, "--out", "out", cwd=tmp_path)
     wait_for(lambda: (tmp_path / "out" / "report.jsonl").exists())
     _, err = run("batch", many, "--out", "out", "--resume", cwd=tmp_path, code=1)
     assert "out: another run of batch writes to it. Wait until it has ended, or give another --out." in err
