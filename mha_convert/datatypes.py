@@ -610,12 +610,16 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTensor:
-    """The bit-for-bit statement: a tensor in the target is the float64 conversion, rounded ``rounded`` times."""
+    """The bit-for-bit statement: a tensor in the target is the float64 conversion, once ``rounded`` where need be.
+
+    ``vanished`` is how many numbers were too small for the dtype and became 0.
+    """
 
     layer: str
     key: str
     dtype: str
     rounded: bool
+    vanished: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
