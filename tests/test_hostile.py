@@ -17,7 +17,7 @@ from conftest import SHARED, TESTS, require
 from hostile_cases import run_all
 from safetensors.numpy import load_file
 
-from mha_convert.errors import MhaConvertError
+from mha_convert.errors import MhaConvertError, printable
 from mha_convert.pipeline import plan_file
 
 pytestmark = pytest.mark.xdist_group("hostile")  # one process of pytest makes its files, not each
@@ -183,3 +183,36 @@ def test_the_real_command_says_the_same(hostile, cases, name, tmp_path):
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment)
         assert (result.returncode, result.stdout, result.stderr) == (1, "", case[verb]["err"])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_says_of_each_file_what_the_single_command_says(hostile, cases, tmp_path):
+    """None of them disturbs the others. 50 GB of zeros are left out, as their SHA-256 alone takes half a minute."""
+    files, large = hostile / "set" / "files", "sparse_50g_h5.h5"
+    (files / large).rename(tmp_path / large)
+    command = [sys.executable, "-m", "mha_convert", "batch", files, "--out", tmp_path / "out", "--pattern", "*"]
+    options = ["--keep-suffix", "--reference", "none", "--jobs", "2", "--timeout", "60"]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS.parent)}
+    try:
+        result = subprocess.run([*command, *options], capture_output=True, timeout=300, cwd=tmp_path, env=environment)
+    finally:
+        (tmp_path / large).rename(files / large)
+    assert result.returncode == 1, result.stderr
+    lines = [json.loads(line) for line in (tmp_path / "out" / "report.jsonl").read_text().splitlines()]
+    found = {line["source"]: line for line in lines}
+    assert len(found) == len(lines)
+    faults, missing = [], []
+    for case in cases:
+        source = files / case["file"]
+        line = found.get(str(source))
+        if line is None:
+            missing.append(case["file"])
+        elif accepted(case):
+            faults += [case["id"]] * (line["outcome"] != "converted")
+        else:
+            said = f"error: {printable(line['error']['message'], 10_000)}\n"
+            faults += [(case["id"], said)] * (
+                line["outcome"] not in ("refused", "no attention") or said != case["convert"]["err"]
+            )
+    none(faults)
+    assert set(missing) == {large} | {name for name in missing if (files / name).is_dir()}
+    assert len(missing) < 5

@@ -26,7 +26,8 @@ class SourceReport:
         variables: how many of the file's variables are attention's, other layers', …
         not_converted: other attention in the file, and why not.
         notes: what the user should know.
-        source_sha256: of a local file, or of the lines ``<SHA-256>  <name>`` of its files; None behind a URL.
+        source_sha256: of a local file, or of the lines ``<SHA-256>  <name>`` of its files; None behind a URL, where
+            the source was refused, and where it changed since.
         target_sha256: of the target.
         state: tells whether the source changed: sizes and times, or what its store says of it.
         settings: tells whether the options are the same.

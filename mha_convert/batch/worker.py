@@ -17,7 +17,7 @@ from ..errors import MhaConvertError, NoAttentionError, WriteError, printable, r
 from ..hdf5.process import start
 from ..locations import is_remote, locate, open_binary
 from .files import sha256_of, state_of, stream_sha256
-from .record import Outcome, SourceReport
+from .record import FINISHED, Outcome, SourceReport
 
 if TYPE_CHECKING:
     from ..datatypes import Comparison, Report
@@ -57,20 +57,27 @@ def convert_task(task: dict[str, Any]) -> SourceReport:
     """Convert one source, whatever happens."""
     began, source = time.monotonic(), task["source"]
     reset_peak()
-    state, digest = state_of(source), None
-    with suppress(OSError):  # the reader says what is wrong
-        digest = sha256_of(source)
+    state = state_of(source)
     facts = attempt(source, task["target"], task["settings"])
     return SourceReport(
         source=source,
-        source_sha256=digest,
-        state=state,
+        **identity(source, state, facts["outcome"]),
         settings=task["digest"],
         seconds=round(time.monotonic() - began, 4),
         peak_memory=peak(),
         version=__version__,
         **{"target": None, **facts},
     )
+
+
+def identity(source: str, state: str | None, outcome: Outcome) -> dict[str, Any]:
+    """What tells the source from a later one in its place. One that was refused may be a pipe, or have no end."""
+    digest = None
+    with suppress(OSError):
+        if outcome in FINISHED:
+            digest = sha256_of(source)
+    is_same = state is not None and state_of(source) == state  # else it changed after it was converted
+    return {"state": state if is_same else None, "source_sha256": digest if is_same else None}
 
 
 def attempt(source: str, target: str, settings: dict[str, Any]) -> dict[str, Any]:
