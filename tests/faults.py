@@ -12,8 +12,19 @@ SECONDS = 120  # nothing here takes so long
 PROGRAM = ("-m", "mha_convert")
 
 
+def as_in_a_terminal() -> None:
+    """Shells start what runs in the background, perhaps these tests, with Ctrl-C ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*arguments: object, cwd: Path, program: Sequence[str] = PROGRAM, before: Callable[[], None] | None = None):
     """The command in a process group of its own, as a terminal starts it."""
+
+    def prepare() -> None:
+        as_in_a_terminal()
+        if before is not None:
+            before()
+
     return subprocess.Popen(
         [sys.executable, *program, *map(str, arguments)],
         cwd=cwd,
@@ -21,7 +32,7 @@ def start(*arguments: object, cwd: Path, program: Sequence[str] = PROGRAM, befor
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=before,
+        preexec_fn=prepare,
     )
 
 

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 import psutil
 import pytest
+from faults import as_in_a_terminal
 
 import mha_convert
 from mha_convert.batch import converting
@@ -421,7 +422,9 @@ def test_a_run_that_is_killed_is_gone_on_with(many, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_whole_targets_and_nothing_else(many, tmp_path, number):
-    process = start("batch", many, "--out", "out", "--jobs", 2, cwd=tmp_path, process_group=0)
+    process = start(
+        "batch", many, "--out", "out", "--jobs", 2, cwd=tmp_path, process_group=0, preexec_fn=as_in_a_terminal
+    )
     wait_for(lambda: count(tmp_path / "out") >= 5, process)
     workers = converters(process)
     if number == signal.SIGINT:

@@ -212,5 +212,4 @@ def test_a_batch_says_of_each_file_what_the_single_command_says(hostile, cases, 
                 line["outcome"] not in ("refused", "no attention") or said != case["convert"]["err"]
             )
     none(faults)
-    assert set(missing) == {large} | {name for name in missing if (files / name).is_dir()}
-    assert len(missing) < 5
+    assert set(missing) == {large, *(name for name in missing if (files / name).is_dir())}, "folders are no models then"
