@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MhaConvertError, NoAttentionError, WriteError, printable, reason
+from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
 from ..hdf5.process import start
-from ..locations import is_remote, locate, open_binary
+from ..locations import is_remote, is_url, locate, open_binary
 from .files import sha256_of, state_of, stream_sha256
 from .record import Outcome, SourceReport
+from .settings import FILES
 
 if TYPE_CHECKING:
     from ..datatypes import Comparison, Report
@@ -57,10 +58,16 @@ def convert_task(task: dict[str, Any]) -> SourceReport:
     """Convert one source, whatever happens."""
     began, source = time.monotonic(), task["source"]
     reset_peak()
-    state, digest = state_of(source), None
-    with suppress(OSError):  # the reader says what is wrong
-        digest = sha256_of(source)
-    facts = attempt(source, task["target"], task["settings"])
+    state, digest = None, None
+    try:
+        enter(task)
+    except ReadError as error:
+        facts = failed("refused", type(error).__name__, str(error))
+    else:
+        state = state_of(source)
+        with suppress(OSError):  # the reader says what is wrong
+            digest = sha256_of(source)
+        facts = attempt(source, task["target"], task["settings"])
     return SourceReport(
         source=source,
         source_sha256=digest,
@@ -71,6 +78,23 @@ def convert_task(task: dict[str, Any]) -> SourceReport:
         version=__version__,
         **{"target": None, **facts},
     )
+
+
+def enter(task: dict[str, Any]) -> None:
+    """Go where the task's relative paths begin; nobody needs that folder where there are none.
+
+    Raises:
+        ReadError: it is not on this machine.
+    """
+    places = [task["source"], task["target"], *(task["settings"].get(name) for name in FILES)]
+    try:
+        if any(place and not is_url(place) and not Path(place).is_absolute() for place in places):
+            os.chdir(task["folder"])
+    except OSError as error:
+        raise ReadError(
+            f"{task['source']}: lies below {printable(task['folder'])}, which the machine that converts does not have: "
+            f"{reason(error)}. Name a folder that all machines share."
+        ) from error
 
 
 def attempt(source: str, target: str, settings: dict[str, Any]) -> dict[str, Any]:
