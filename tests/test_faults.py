@@ -169,9 +169,7 @@ def test_a_killed_conversion_leaves_the_old_target_or_the_new_one(tmp_path):
     whole = time.monotonic() - began
     chance = random.Random(0)
     # Python starts for most of the time and touches no file then; what writes is met more often in the second half.
-    moments = [
-        chance.uniform(0, whole) if index % 3 == 0 else chance.uniform(whole / 2, whole) for index in range(KILLS)
-    ]
+    moments = [chance.uniform(0, whole) if index % 3 == 0 else chance.uniform(whole / 2, whole) for index in range(KILLS)]
     places = folders(tmp_path, "killed", KILLS)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = [*pool.map(partial(killed, source), places, moments)]

@@ -1,7 +1,7 @@
 """A Dask cluster as an executor like any other."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
@@ -25,9 +25,17 @@ def dask_executor(address: str) -> Iterator[Executor]:
             f"{printable(address)}: --dask needs a package that is not installed: distributed. "
             'Run `pip install "mha-convert[dask]"`.'
         ) from error
+
+    class Connection(Client):
+        """One that could not be made is dropped without a word; Dask's takes long to close, and fails."""
+
+        def __del__(self) -> None:
+            pass
+
+    connect: Callable[..., Client] = Connection
     with quiet():
         try:
-            client = Client(address, timeout=PATIENCE, set_as_default=False)
+            client = connect(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise ReadError(
                 f"{printable(address)}: no Dask scheduler answers there: {printable(error)}. "

@@ -242,12 +242,11 @@ def run_batch(
             future.add_done_callback(ended.put)
         is_stopped = False
         for future in each_ended(futures, ended, workers):
+            if future.cancelled() and not is_stopped:
+                break
             task = futures.pop(future)
             if future.cancelled():
-                if is_stopped:
-                    continue
-                futures[future] = task
-                break
+                continue
             report = outcome(future, task)
             journal.write(report)
             yield report
