@@ -140,9 +140,10 @@ def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: boo
     """
     claims: dict[str, Source] = {}
     for source in found:
-        if ".." in PurePosixPath(source.tree).parts:
+        path = folder / f"{stem(source, keep_suffix)}.{suffix}"
+        if leads_out(source.tree, path, folder):
             raise WriteError(f"{printable(source.place)}: would be written outside {folder}. Name it without '..'.")
-        target = str(folder / f"{stem(source, keep_suffix)}.{suffix}")
+        target = str(path)
         if target in claims:
             raise WriteError(
                 f"{target}: would be the target of '{printable(claims[target].place)}' and of "
@@ -150,6 +151,13 @@ def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: boo
             )
         claims[target] = source
     return claims
+
+
+def leads_out(tree: str, target: Path, folder: Path) -> bool:
+    """Whether a target is not below the folder; names in stores may be what only some systems take for a path."""
+    if ".." in PurePosixPath(tree).parts:
+        return True
+    return not is_remote(folder) and (not target.is_relative_to(folder) or ".." in target.relative_to(folder).parts)
 
 
 def stem(source: Source, keep_suffix: bool) -> str:

@@ -16,7 +16,7 @@ from .. import __version__
 from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
 from ..hdf5.process import start
 from ..locations import is_remote, is_url, locate, open_binary
-from .files import sha256_of, state_of, stream_sha256
+from .files import forget_listings, sha256_of, state_of, stream_sha256
 from .record import Outcome, SourceReport
 from .settings import FILES
 
@@ -64,6 +64,8 @@ def convert_task(task: dict[str, Any]) -> SourceReport:
     except ReadError as error:
         facts = failed("refused", type(error).__name__, str(error))
     else:
+        with suppress(MhaConvertError):
+            forget_listings(source)
         state = state_of(source)
         with suppress(OSError):  # the reader says what is wrong
             digest = sha256_of(source)
