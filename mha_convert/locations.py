@@ -29,6 +29,7 @@ from .errors import ReadError, WriteError, printable, reason
 StrPath = str | os.PathLike[str]
 STANDARD_INPUT = "-"
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # two letters at least: C:// is a drive
+QUERY, VERSION = r"[?#]", r"\?versionId="
 SMALL = 4 << 20  # a file of this size is fetched whole, with one request
 BLOCK = 64 << 10  # Keras scatters the descriptions of arrays between the arrays: larger blocks fetch mostly weights
 BLOCKS_KEPT = 512
@@ -60,7 +61,12 @@ def is_remote(path: Path) -> bool:
 
 def name_of(place: StrPath) -> str:
     """The last part of a path or URL, without a URL's query."""
-    return PurePosixPath(re.split(r"[?#]", str(place))[0]).name if is_url(place) else Path(place).name
+    return PurePosixPath(without_query(str(place))).name if is_url(place) else Path(place).name
+
+
+def without_query(url: str) -> str:
+    """A web server's address without ``?…`` and ``#…``; in other stores these are letters of a name."""
+    return re.split(QUERY if url.lower().startswith(("http://", "https://")) else VERSION, url)[0]
 
 
 def locate(place: StrPath) -> Path:

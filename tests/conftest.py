@@ -2,10 +2,13 @@
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import fsspec
 import pytest
 
 TESTS = Path(__file__).parent
@@ -61,3 +64,38 @@ def fresh_models(keras_installed: None, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("fresh")
     subprocess.run([sys.executable, TESTS / "keras_models.py", folder], check=True, capture_output=True, timeout=300)
     return folder
+
+
+@pytest.fixture
+def memory():
+    """fsspec's store in memory, emptied afterwards."""
+    store = fsspec.filesystem("memory")
+    yield store
+    store.rm("/", recursive=True)
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory):
+    """An S3-compatible server with one bucket, and the environment that leads to it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (tmp_path_factory.mktemp("s3") / "log").open("wb") as log:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    code = "import boto3; boto3.client('s3').create_bucket(Bucket='models')"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=True, timeout=60)
+    yield environment
+    server.terminate()
+    server.wait(timeout=20)

@@ -5,15 +5,12 @@ import io
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
-import time
 import zipfile
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pytest
 
@@ -28,41 +25,6 @@ SOURCES = {  # what is put into a store, and the URL's end that is read
     "prefix": ("keras-2.12/square.tfckpt", "/ckpt"),
     "savedmodel": ("keras-2.15/square.savedmodel", ""),
 }
-
-
-@pytest.fixture
-def memory():
-    """fsspec's store in memory, emptied afterwards."""
-    store = fsspec.filesystem("memory")
-    yield store
-    store.rm("/", recursive=True)
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory):
-    """An S3-compatible server with one bucket, and the environment that leads to it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with (tmp_path_factory.mktemp("s3") / "log").open("wb") as log:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    environment = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    for _ in range(200):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
-    code = "import boto3; boto3.client('s3').create_bucket(Bucket='models')"
-    subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=True, timeout=60)
-    yield environment
-    server.terminate()
-    server.wait(timeout=20)
 
 
 def run_cli(*arguments, env, cwd, code=0, **options):

@@ -130,7 +130,8 @@ def convert_source(task: dict[str, Any]) -> dict[str, Any]:
     """Convert one source; whatever happens to the process that does it, there is a record.
 
     Args:
-        task: ``source``, ``target``, ``settings`` and their ``digest``, ``timeout`` in seconds, ``threads``.
+        task: ``source``, ``target``, the ``folder`` where relative paths begin, ``settings`` and their ``digest``,
+            ``timeout`` in seconds, ``threads``.
     """
     for attempt in range(1, ATTEMPTS + 1):
         process = _kept.take()

@@ -1,6 +1,8 @@
 """What tells one state of a source from another: its files, their sizes and times, their SHA-256."""
 
 import json
+from collections.abc import Mapping
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
@@ -9,6 +11,8 @@ from ..locations import is_remote, locate, store_errors
 from .sources import DATA, INDEX
 
 CHUNK = 1 << 20
+TAGS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id")
+TIMES = ("LastModified", "last_modified", "updated", "mtime", "created")
 SHARD_INDEX = ".weights.json"
 
 
@@ -29,14 +33,51 @@ def state_of(place: str) -> str | None:
     path = locate(place)
     try:
         if is_remote(path):
-            store: Any = path
             with store_errors(path):
-                return str(store.fs.ukey(store.path))
+                return remote_state(path)
         seen = [(item, item.stat()) for item in files_of(place)]
     except Exception:  # whoever converts it will say what is wrong
         return None
     facts = [[str(item), at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino] for item, at in seen]
     return sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+
+def remote_state(path: Path) -> str:
+    """What the store says of the files of a source; a listing and a question for one file give the same."""
+    store: Any = path
+    parent, _, name = store.path.rpartition("/")
+    if store.fs.isdir(store.path):
+        found = store.fs.find(store.path, detail=True)
+    elif name.endswith((SHARD_INDEX, INDEX)):
+        start = name.removesuffix(SHARD_INDEX).removesuffix(INDEX)
+        found = {key: at for key, at in store.fs.find(parent, maxdepth=1, detail=True).items() if is_beside(key, start)}
+    else:
+        found = {store.path: store.fs.info(store.path)}
+    facts = [[key, at.get("size"), identity(at)] for key, at in sorted(found.items())]
+    return sha256(json.dumps(facts, default=str).encode()).hexdigest()[:32]
+
+
+def is_beside(key: str, start: str) -> bool:
+    """Whether a file belongs to the index with this name, or is it."""
+    return key.rpartition("/")[2].startswith((f"{start}.", f"{start}_"))
+
+
+def identity(at: Mapping[str, Any]) -> Any:
+    """What tells a file's content in a store: its tag, else its time, else whatever the store says."""
+    tag = next((at[name] for name in TAGS if at.get(name)), None)
+    if tag is None:
+        tag = next((at[name] for name in TIMES if at.get(name)), None)
+    if isinstance(tag, datetime):
+        return tag.timestamp()
+    return tag if tag is not None else {name: str(value) for name, value in sorted(at.items())}
+
+
+def forget_listings(place: str) -> None:
+    """Ask the store again: a process that is kept would go by what it was told long ago."""
+    path = locate(place)
+    if is_remote(path):
+        store: Any = path
+        store.fs.invalidate_cache()
 
 
 def sha256_of(place: str) -> str | None:

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from .. import __version__
@@ -24,7 +25,10 @@ HOUR = 3600.0
 MEMORY_EACH = 1 << 30  # bytes: torch takes a third of it, the rest is for the largest layer
 MEMORY_FREE = Path("/proc/meminfo")
 SHOWN = 3
+TICK = 2.0  # seconds without an answer, after which an executor is asked whether it is still there
 Task = dict[str, Any]  # see ``convert_source``
+Futures = dict["Future[dict[str, Any]]", Task]
+Ended = SimpleQueue["Future[dict[str, Any]]"]
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ def plan_batch(
         {
             "source": source.place,
             "target": target,
+            "folder": working_folder(),
             "settings": settings_of(source.settings),
             "digest": digest(settings_of(source.settings)),
             "timeout": timeout,
@@ -135,9 +140,10 @@ def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: boo
     """
     claims: dict[str, Source] = {}
     for source in found:
-        if ".." in PurePosixPath(source.tree).parts:
+        path = folder / f"{stem(source, keep_suffix)}.{suffix}"
+        if leads_out(source.tree, path, folder):
             raise WriteError(f"{printable(source.place)}: would be written outside {folder}. Name it without '..'.")
-        target = str(folder / f"{stem(source, keep_suffix)}.{suffix}")
+        target = str(path)
         if target in claims:
             raise WriteError(
                 f"{target}: would be the target of '{printable(claims[target].place)}' and of "
@@ -145,6 +151,13 @@ def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: boo
             )
         claims[target] = source
     return claims
+
+
+def leads_out(tree: str, target: Path, folder: Path) -> bool:
+    """Whether a target is not below the folder; names in stores may be what only some systems take for a path."""
+    if ".." in PurePosixPath(tree).parts:
+        return True
+    return not is_remote(folder) and (not target.is_relative_to(folder) or ".." in target.relative_to(folder).parts)
 
 
 def stem(source: Source, keep_suffix: bool) -> str:
@@ -218,36 +231,88 @@ def is_ours(target: str) -> bool:
 def run_batch(
     batch: Batch, *, executor: Executor | None = None, jobs: int | None = None, fail_fast: bool = False
 ) -> Iterator[SourceReport]:
-    """Do it; see ``convert_many``. The report is opened, and work begins, when the first line is asked for."""
+    """Do it; see ``convert_many``. The report is opened, and work begins, when the first line is asked for.
+
+    Raises:
+        WriteError: the report cannot be written, or the executor ended before the work did.
+    """
     journal = open_journal(batch.out, keep=batch.is_resumed)
     with ExitStack() as stack:
         stack.callback(journal.close)
         workers = executor or stack.enter_context(ThreadPoolExecutor(jobs or default_jobs()))
         stack.callback(end_processes)
-        futures: dict[Future[dict[str, Any]], Task] = {}
+        futures: Futures = {}
         stack.callback(cancel, futures)
+        ended: Ended = SimpleQueue()
         for task in batch.tasks:
-            futures[workers.submit(convert_source, task)] = task
-        for future in as_completed(list(futures)):
-            report = outcome(future, futures.pop(future))
-            if report is None:
+            future = submit(workers, task)
+            futures[future] = task
+            future.add_done_callback(ended.put)
+        is_stopped = False
+        for future in each_ended(futures, ended, workers):
+            if future.cancelled() and not is_stopped:
+                break
+            task = futures.pop(future)
+            if future.cancelled():
                 continue
+            report = outcome(future, task)
             journal.write(report)
             yield report
             if fail_fast and report.outcome not in FINISHED:
+                is_stopped = True
                 cancel(futures)
+        refuse_lost(futures, journal.place)
 
 
-def cancel(futures: Mapping["Future[dict[str, Any]]", object]) -> None:
+def submit(workers: Executor, task: Task) -> "Future[dict[str, Any]]":
+    """Give a task to the executor; one that takes none any more has lost it."""
+    try:
+        return workers.submit(convert_source, task)
+    except Exception as error:  # every executor has errors of its own
+        future: Future[dict[str, Any]] = Future()
+        future.set_exception(error)
+        return future
+
+
+def each_ended(futures: Futures, ended: Ended, workers: Executor) -> "Iterator[Future[dict[str, Any]]]":
+    """Those that end, as they end, until there are no more or the executor is gone."""
+    while futures:
+        try:
+            yield ended.get(timeout=TICK)
+        except Empty:
+            if is_gone(workers):
+                return
+
+
+def is_gone(workers: Executor) -> bool:
+    """Whether it is a Dask client's, and has lost its scheduler: some of its futures never end then."""
+    client = getattr(workers, "_client", None)
+    return getattr(client, "status", "running") != "running"
+
+
+def refuse_lost(futures: Futures, report: Path) -> None:
+    """Say so where the executor dropped what we did not cancel.
+
+    Raises:
+        WriteError: some are left.
+    """
+    count = len(futures)
+    futures.clear()  # there is nobody to cancel them
+    if count:
+        raise WriteError(
+            f"{report}: is not complete: the executor dropped {count} source{'s' * (count != 1)}. "
+            "Look at its scheduler, and go on with --resume."
+        )
+
+
+def cancel(futures: Futures) -> None:
     """Begin none of those that have not begun."""
-    for future in futures:
+    for future in list(futures):
         future.cancel()
 
 
-def outcome(future: "Future[dict[str, Any]]", task: Task) -> SourceReport | None:
-    """The line of a task that has ended; None for one that never began."""
-    if future.cancelled():
-        return None
+def outcome(future: "Future[dict[str, Any]]", task: Task) -> SourceReport:
+    """The line of a task that has ended."""
     error = future.exception()
     if error is None:
         return SourceReport(**future.result())
@@ -262,6 +327,13 @@ def outcome(future: "Future[dict[str, Any]]", task: Task) -> SourceReport | None
         settings=task["digest"],
         version=__version__,
     )
+
+
+def working_folder() -> str:
+    """Where relative paths begin, for machines and processes that work elsewhere; none where it was removed."""
+    with suppress(OSError):
+        return str(Path.cwd())
+    return ""
 
 
 def default_jobs() -> int:

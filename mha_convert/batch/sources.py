@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import ReadError, reason
-from ..locations import StrPath, is_remote, is_url, locate, name_of, store_errors
+from ..locations import StrPath, is_remote, is_url, locate, store_errors, without_query
 
 LIST = "@"
 MAGIC = re.compile(r"[*?[]")
@@ -119,11 +119,11 @@ def is_model(names: set[str]) -> bool:
 def search(folder: str, pattern: str | None) -> Iterator[Source]:
     """The models below a folder."""
     names = sorted(listing(folder))
-    folders = {str(PurePosixPath(name).parent) for name in names if PurePosixPath(name).name == SETTINGS}
+    folders = {str(PurePosixPath(name).parent): name for name in names if PurePosixPath(name).name == SETTINGS}
     for name in models(names, pattern):
         near = next((str(up) for up in [*PurePosixPath(name).parents] if str(up) in folders), None)
-        settings = None if near is None else joined(folder, SETTINGS if near == "." else f"{near}/{SETTINGS}")
-        yield Source(joined(folder, name), name, settings)
+        settings = None if near is None else joined(folder, folders[near])
+        yield Source(joined(folder, name), str(PurePosixPath(name.lstrip("/"))), settings)
 
 
 def joined(folder: str, name: str) -> str:
@@ -138,7 +138,7 @@ def listing(folder: str) -> Iterator[str]:
         store: Any = path
         with store_errors(path):
             for name in store.fs.find(store.path):
-                yield str(PurePosixPath(name).relative_to(PurePosixPath(store.path)))
+                yield name.removeprefix(store.path.rstrip("/")).removeprefix("/")  # keys may hold // and /./
         return
 
     def refuse(error: OSError) -> None:
@@ -187,13 +187,13 @@ def with_common_folder(places: Sequence[str]) -> Iterator[Source]:
     """Files that were named one by one: their tree is what is below the deepest folder that holds all of them."""
     kinds: dict[str, list[tuple[str, str]]] = {}
     for place in places:
-        whole = place if is_url(place) else Path(os.path.normpath(Path(place).absolute())).as_posix()
+        whole = without_query(place) if is_url(place) else Path(os.path.normpath(Path(place).absolute())).as_posix()
         kinds.setdefault(place.partition("://")[0] if is_url(place) else "", []).append((place, whole))
     for items in kinds.values():
         folder = os.path.commonpath([str(PurePosixPath(whole).parent) for _, whole in items])
         for place, whole in items:
             tree = PurePosixPath(whole).relative_to(PurePosixPath(folder)).as_posix()
-            yield Source(place, name_of(place) if "?" in tree else tree, settings_beside(place))
+            yield Source(place, tree, settings_beside(place))
 
 
 def settings_beside(place: str) -> str | None:

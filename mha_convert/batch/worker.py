@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MhaConvertError, NoAttentionError, WriteError, printable, reason
+from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
 from ..hdf5.process import start
-from ..locations import is_remote, locate, open_binary
-from .files import sha256_of, state_of, stream_sha256
+from ..locations import is_remote, is_url, locate, open_binary
+from .files import forget_listings, sha256_of, state_of, stream_sha256
 from .record import FINISHED, Outcome, SourceReport
+from .settings import FILES
 
 if TYPE_CHECKING:
     from ..datatypes import Comparison, Report
@@ -57,8 +58,16 @@ def convert_task(task: dict[str, Any]) -> SourceReport:
     """Convert one source, whatever happens."""
     began, source = time.monotonic(), task["source"]
     reset_peak()
-    state = state_of(source)
-    facts = attempt(source, task["target"], task["settings"])
+    state = None
+    try:
+        enter(task)
+    except ReadError as error:
+        facts = failed("refused", type(error).__name__, str(error))
+    else:
+        with suppress(MhaConvertError):
+            forget_listings(source)
+        state = state_of(source)
+        facts = attempt(source, task["target"], task["settings"])
     return SourceReport(
         source=source,
         **identity(source, state, facts["outcome"]),
@@ -78,6 +87,23 @@ def identity(source: str, state: str | None, outcome: Outcome) -> dict[str, Any]
             digest = sha256_of(source)
     is_same = state is not None and state_of(source) == state  # else it changed after it was converted
     return {"state": state if is_same else None, "source_sha256": digest if is_same else None}
+
+
+def enter(task: dict[str, Any]) -> None:
+    """Go where the task's relative paths begin; nobody needs that folder where there are none.
+
+    Raises:
+        ReadError: it is not on this machine.
+    """
+    places = [task["source"], task["target"], *(task["settings"].get(name) for name in FILES)]
+    try:
+        if any(place and not is_url(place) and not Path(place).is_absolute() for place in places):
+            os.chdir(task["folder"])
+    except OSError as error:
+        raise ReadError(
+            f"{task['source']}: lies below {printable(task['folder'])}, which the machine that converts does not have: "
+            f"{reason(error)}. Name a folder that all machines share."
+        ) from error
 
 
 def attempt(source: str, target: str, settings: dict[str, Any]) -> dict[str, Any]:
