@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from . import conversion, figures, forward, machine, models, plot, table
+from . import batch, conversion, figures, forward, machine, models, plot, table
 
 DEFAULT_SIZES = "1MB,10MB,100MB,ViT-B,1.26GB,4GB"
 
@@ -15,29 +15,37 @@ def main(
     sizes: Annotated[str, typer.Option(help="Models to convert: bytes of attention, or ViT-B.")] = DEFAULT_SIZES,
     runs: Annotated[int, typer.Option(min=1, help="Rounds of every conversion; calls have three times as many.")] = 5,
     keras_runs: Annotated[int, typer.Option(min=1, help="Rounds in which Keras converts, too: it is slow.")] = 3,
-    only: Annotated[Literal["conversion", "forward"] | None, typer.Option(help="One half; the other is kept.")] = None,
+    only: Annotated[
+        Literal["conversion", "forward", "batch"] | None, typer.Option(help="One part; the others are kept.")
+    ] = None,
     quick: Annotated[bool, typer.Option(help="The smallest sizes, once: whether it works, no figures.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures.json and growth.png.")] = Path("benchmark-results"),
     page: Annotated[Path | None, typer.Option(help="Markdown file for the table, between its markers.")] = None,
+    files: Annotated[int, typer.Option(min=4, help="Small models in the batch.")] = 2000,
+    jobs: Annotated[int, typer.Option(min=1, help="Of the batch.")] = 2,
     cache: Annotated[Path | None, typer.Option(help="Folder that keeps the models; else they are deleted.")] = None,
 ) -> None:
-    """Measure conversions beside a copy of the same bytes, and modules beside plain attention."""
+    """Measure conversions beside a copy of the same bytes, modules beside plain attention, a batch beside its parts."""
     wanted = [models.parse(text) for text in ("1MB" if quick else sizes).split(",")]
     runs, keras_runs = (1, 1) if quick else (runs, keras_runs)
     plot.require()
     found = figures.load(out) | machine.describe()
-    if only != "forward":
+    if only in (None, "conversion"):
         # In this folder and not in /tmp, which may be memory: a copy is compared with a copy on this disk.
         with tempfile.TemporaryDirectory(prefix="benchmark-", dir=cache or Path.cwd()) as folder:
             for row in conversion.measure(wanted, Path(folder), runs, keras_runs, cache, say):
                 figures.save(out, figures.with_conversion(found, row))
-    if only != "conversion":
+    if only in (None, "forward"):
         found["forward"] = []
         for row in forward.measure(forward.QUICK if quick else forward.SIZES, 3 * runs, say):
             found["forward"].append(row)
             figures.save(out, found)
+    if only in (None, "batch"):
+        with tempfile.TemporaryDirectory(prefix="benchmark-", dir=cache or Path.cwd()) as folder:
+            found["batch"] = [batch.measure(12 if quick else files, jobs, Path(folder), say)]
     figures.save(out, found)
-    plot.growth(found["conversion"], out / "growth.png")
+    if found["conversion"]:
+        plot.growth(found["conversion"], out / "growth.png")
     text = table.markdown(found)
     figures.put(page or out / "figures.md", text)
     typer.echo(text)

@@ -9,8 +9,8 @@ BEGIN, END = "<!-- figures: written by python -m benchmarks -->", "<!-- end of f
 
 
 def load(folder: Path) -> Figures:
-    """What was measured before, so that one half can be measured again."""
-    empty: Figures = {"conversion": [], "forward": []}
+    """What was measured before, so that one part can be measured again."""
+    empty: Figures = {"conversion": [], "forward": [], "batch": []}
     path = folder / "figures.json"
     return empty | json.loads(path.read_text(encoding="utf-8")) if path.exists() else empty
 

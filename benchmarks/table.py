@@ -13,6 +13,8 @@ def markdown(found: dict[str, Any]) -> str:
         parts += [times(found["conversion"]), memory(found["conversion"])]
     if found["forward"]:
         parts.append(forward(found["forward"]))
+    if found["batch"]:
+        parts.append(batch(found["batch"]))
     return "\n\n".join(parts)
 
 
@@ -73,6 +75,26 @@ def forward(rows: list[dict[str, Any]]) -> str:
         ratios = [f"{row['times_plain'][name]:.2f}" if name in row["times_plain"] else "–" for name in names]
         body.append((row["size"], row["mode"], f"{row['plain_seconds'] * 1e3:.1f} ms", *ratios))
     return aligned("Time of one call, as multiples of plain attention:", ("size", "mode", "plain", *names), body)
+
+
+def batch(rows: list[dict[str, Any]]) -> str:
+    """Seconds of a batch beside the sum of its conversions, each with its proof."""
+    head = ("models", "jobs", "one conversion", "sum of all", "batch", "batch / (sum / jobs)", "memory, first and last")
+    body = [
+        (
+            f"{row['files']:,}",
+            str(row["jobs"]),
+            f"{row['single'] * 1e3:.0f} ms",
+            f"{row['singles']:.1f} s",
+            f"{row['seconds']:.1f} s",
+            f"{row['ratio']:.2f}",
+            f"{row['memory_first'] / 1e6:.0f} MB, {row['memory_last'] / 1e6:.0f} MB",
+        )
+        for row in rows
+    ]
+    return aligned(
+        "Many small models, converted and proven, from the first process's start to the last one's end:", head, body
+    )
 
 
 def aligned(title: str, head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
