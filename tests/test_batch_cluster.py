@@ -18,6 +18,7 @@ import h5py
 import numpy as np
 import psutil
 import pytest
+from faults import as_in_a_terminal
 
 import mha_convert
 from mha_convert.batch.converting import convert_source
@@ -149,7 +150,13 @@ def start(*arguments, cwd, **env):
     """The command, under way."""
     command = [sys.executable, "-m", "mha_convert", *map(str, arguments)]
     return subprocess.Popen(
-        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env
+        command,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | env,
+        preexec_fn=as_in_a_terminal,
     )
 
 
