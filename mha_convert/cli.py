@@ -425,6 +425,8 @@ def batch(
     ] = False,
 ) -> None:
     """Convert many models; a report with a line for each goes beside the targets, and one failure stops no other."""
+    if dask is not None and jobs is not None:
+        raise typer.BadParameter("--jobs is for this machine; on a cluster its workers decide. Leave out one of them.")
     from .batch.cluster import dask_executor
     from .batch.run import plan_batch, run_batch
     from .batch.summary import Summary, summary_as_json, summary_as_text

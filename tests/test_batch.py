@@ -130,6 +130,11 @@ def test_a_batch_does_what_single_conversions_do(models, tmp_path):
     assert "converted           4\nno attention        1\nrefused             1\ncrashed             0\n" in out
 
 
+def test_a_cluster_has_its_own_number_of_workers(models, tmp_path):
+    _, err = run("batch", models, "--out", tmp_path / "out", "--jobs", 2, "--dask", "tcp://127.0.0.1:9", code=2)
+    assert "--jobs is for this machine" in err
+
+
 def test_files_without_attention_are_no_failure(models, tmp_path):
     (models / "broken.keras").unlink()
     run("batch", models, "--out", tmp_path / "out", "--format", "pt", "--reference", "none")

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import ReadError, reason
-from ..locations import StrPath, is_remote, is_url, locate, store_errors, without_query
+from ..locations import STANDARD_INPUT, StrPath, is_remote, is_url, locate, store_errors, without_query
 
 LIST = "@"
 MAGIC = re.compile(r"[*?[]")
@@ -64,6 +64,8 @@ def find(sources: Sequence[StrPath], pattern: str | None = None) -> tuple[Source
 def listed(places: Iterable[str]) -> Iterator[str]:
     """The places, with the lines of lists in their stead."""
     for place in places:
+        if place == STANDARD_INPUT:
+            raise ReadError("Standard input: is one file, and a batch takes the places of many. Give it to convert.")
         if not place.startswith(LIST):
             yield place
             continue
