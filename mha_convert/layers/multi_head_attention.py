@@ -39,6 +39,8 @@ OTHER_CLASSES = (
 )
 MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
 # What the configuration calls each size, for both classes.
+SWITCHES = ("use_gate", "use_bias")
+MOST_FACTS = 3  # in one message
 REQUIRED = ("num_heads", "num_query_heads", "num_key_value_heads", "key_dim", "head_dim")  # never null
 CONFIG_SIZES = {
     "num_heads": ("num_heads", "num_query_heads"),
@@ -148,7 +150,7 @@ def disagreement(projections: Mapping[str, Projection]) -> tuple[str, str] | Non
     facts = list(shape_faults(shapes)) or list(bias_faults(projections))
     if not facts:
         return None
-    return f"its arrays are not those of {MHA}: {'; '.join(facts)}", "Port this layer by hand"
+    return f"its arrays are not those of {MHA}: {'; '.join(facts[:MOST_FACTS])}", "Port this layer by hand"
 
 
 def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
@@ -213,9 +215,9 @@ def axes(value: Any) -> tuple[int, ...] | None:
     """``attention_axes`` as a tuple, from any form that Keras wrote."""
     if isinstance(value, dict):
         value = value.get("items")
-    if isinstance(value, int):
+    if type(value) is int:
         value = [value]
-    return tuple(value) if isinstance(value, (list, tuple)) and all(isinstance(axis, int) for axis in value) else None
+    return tuple(value) if isinstance(value, (list, tuple)) and all(type(axis) is int for axis in value) else None
 
 
 def number(value: Any) -> float:
@@ -277,8 +279,10 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
             if not absent and (stated, type(stated)) != (getattr(layer, name), type(getattr(layer, name))):
                 found = getattr(layer, name)
                 yield f"{name} is {printable(repr(settings[key]))} in the configuration, {found} in the arrays"
-    if settings.get("use_gate") and layer.gate is None:
-        yield "use_gate is set in the configuration, but the arrays have no gate kernel"
+    gate = settings.get("use_gate", layer.gate is not None)
+    if bool(gate) != (layer.gate is not None):
+        found = "no gate kernel" if gate else "a gate kernel"
+        yield f"use_gate is {printable(repr(gate), 40)} in the configuration, but the arrays have {found}"
     shape = settings.get("output_shape")
     shape = [shape] if isinstance(shape, int) else shape.get("items") if isinstance(shape, dict) else shape
     if shape and (not isinstance(shape, (list, tuple)) or list(shape) != list(layer.output_shape)):
@@ -293,10 +297,13 @@ def odd_forms(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     outside = [axis for axis in axes(settings.get("attention_axes")) or () if rank and not -rank <= axis < rank]
     if outside:
         yield f"attention_axes {printable(settings['attention_axes'])} are no axes of inputs of rank {rank}"
-    if window is not None and not (isinstance(window, int) and window > 0):
+    if window is not None and not (type(window) is int and window > 0):
         yield f"sliding_window {printable(window)} is no positive integer"
-    if rate is not None and not (isinstance(rate, (int, float)) and 0 <= rate <= 1):
+    if rate is not None and not (type(rate) in (int, float) and 0 <= rate <= 1):
         yield f"dropout {printable(rate)} is not between 0 and 1"
+    for name in SWITCHES:
+        if settings.get(name) is not None and not isinstance(settings[name], bool):
+            yield f"{name} {printable(settings[name], 40)} is neither true nor false"
 
 
 def wrong_widths(layer: AttentionLayer, config: LayerConfig) -> Iterator[str]:

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +205,22 @@ def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: b
         raise ReadError(
             f"{path}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
             f"(it has {known}). It is another model's; give this model's."
+        )
+
+
+def check_names_all(model: Json, strangers: Sequence[str], source: object) -> None:
+    """A file's own configuration lists every layer whose weights the file holds; what it says of one must not be lost.
+
+    Args:
+        model: the model's JSON; one that lists no layers tells nothing.
+        strangers: what the layers with weights are called that it does not list.
+        source: the file.
+    """
+    if strangers and child_layers(model):
+        known = ", ".join(f"'{printable(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
+        raise ReadError(
+            f"{source}: holds layer '{printable(strangers[0])}', which its configuration does not name (it has {known}). "
+            "The file was changed or put together from two models; save the model again."
         )
 
 

@@ -12,9 +12,25 @@ from typing import Any
 
 from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
 from ..errors import ReadError, printable
-from ._config import Json, Version, check_fits, check_units, child_layers, hidden_masks, layer_config, version_of
+from ._config import (
+    Json,
+    Version,
+    check_fits,
+    check_names_all,
+    check_units,
+    child_layers,
+    hidden_masks,
+    layer_config,
+    version_of,
+)
 from ._hdf5 import Hdf5Array, Hdf5Group, Hdf5Image
-from ._layer_names import WEIGHTED_LAYERS_COUNT_TWICE, assign, between, unequal_counts
+from ._layer_names import (
+    VISITED_LAYERS_DO_NOT_COUNT,
+    WEIGHTED_LAYERS_COUNT_TWICE,
+    assign,
+    between,
+    unequal_counts,
+)
 from ._losses import lost_by_optimizer
 from ._tree import Node
 
@@ -72,7 +88,7 @@ def read_weights(
         for node in root.children.pop(name, Node()).walk()
         for variable in node.variables.values()
     )
-    namer = Namer(version, path if architecture else None)
+    namer = Namer(version, path, is_separate=architecture is not None)
     tree = namer.group(root, "", "", model or {}, outermost=True)
     check_fits(tree, architecture, path)
     check_units(tree, path)
@@ -133,10 +149,11 @@ def natural(name: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Namer:
-    """Turns nodes into named groups; ``separate`` is the file where the model's JSON may be another one's."""
+    """Turns nodes into named groups; ``is_separate`` where the model's JSON is not the file's and may be another one's."""
 
     version: Version
-    separate: Path | None = None
+    path: Path
+    is_separate: bool = False
 
     def group(self, node: Node, path: str, name: str, entry: Json, *, outermost: bool) -> Group:
         """The group at ``path``; ``entry`` is its own JSON (empty where unknown).
@@ -161,8 +178,11 @@ class Namer:
         labels = {group: child.label for group, child in node.children.items() if child.label}
         weighted = [group for group, child in node.children.items() if child.has_variables()]
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
-        if self.separate and child_layers(model) and not labels:
-            check_counting(self.separate, model, node, weighted, entries, self.version)
+        if self.is_separate and child_layers(model) and not labels:
+            check_counting(self.path, model, node, weighted, entries, self.version)
+        if not self.is_separate and (labels or not between(self.version, VISITED_LAYERS_DO_NOT_COUNT)):
+            strangers = [labels.get(group, group) for group in weighted if group not in entries]
+            check_names_all(model, strangers, self.path)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
             positions = {layer_config(entry).name: i for i, entry in enumerate(child_layers(model))}

@@ -55,7 +55,7 @@ def swap_attributes(rng: Random, file: h5py.File) -> str:
     if not shared:
         return "nothing"
     key = rng.choice(shared)
-    values = one.attrs[key], other.attrs[key]
+    values = [owner.attrs[key] for owner in (one, other)]
     del one.attrs[key], other.attrs[key]
     other.attrs[key], one.attrs[key] = values
     return f"{key} of {one.name} and {other.name}"
@@ -204,9 +204,10 @@ def attribute(rng: Random, file: h5py.File) -> str:
     value = owner.attrs[key]
     options = [0, -1, 1.5, h5py.Empty("S1"), np.zeros((2, 2)), np.array([b"x", b"query/kernel:0"]), *TEXTS]
     if isinstance(value, np.ndarray) and value.size > 1:
-        items = list(value)
+        items = [item.encode() if isinstance(item, str) else item for item in value]
         one, other = rng.sample(range(len(items)), 2)
         swapped = [items[other] if i == one else items[one] if i == other else item for i, item in enumerate(items)]
+        value = np.array(items)
         options += [value[:-1], value[1:], np.concatenate([value, value[:1]]), np.array(swapped), value[::-1].copy()] * 3
     new = rng.choice(options)
     del owner.attrs[key]

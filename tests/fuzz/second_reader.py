@@ -31,8 +31,13 @@ class Facts:
     arrays: dict[str, bytes] = field(repr=False)
     paths: dict[str, str] = field(repr=False)
     shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, str]
     settings: Json
     made: bool = False
+
+    def array(self, role: str) -> Any:
+        """The numbers of a role."""
+        return np.frombuffer(self.arrays[role], self.dtypes[role]).reshape(self.shapes[role])
 
 
 @dataclass
