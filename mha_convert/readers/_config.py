@@ -17,6 +17,7 @@ Json = Mapping[str, Any]
 Version = tuple[int, ...]
 ATTENTION_TAKES_MASKS = (2, 10)
 MODELS = ("Functional", "Model", "Sequential")
+ALWAYS_LIST_LAYERS = ("Functional", "Sequential")  # a class of a user's own may be called Model
 FLOATS = ("float", "bfloat")
 MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
 
@@ -135,7 +136,9 @@ def checked_model(document: Json, source: object) -> Json:
         if module in sys.stdlib_module_names and limits() != TRUSTED:
             fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
             raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
-        layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", [])
+        is_own_class = ">" in str(entry.get("registered_name"))
+        usual = None if name in ALWAYS_LIST_LAYERS and not is_own_class else []
+        layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", usual)
         if inner is not None and not isinstance(inner, dict) and layers is not inner:
             raise malformed(source, f"the config of '{printable(name, 40)}' is {kind_of(inner)}, no object")
         if not isinstance(layers, list):

@@ -29,6 +29,7 @@ from ._layer_names import (
     WEIGHTED_LAYERS_COUNT_TWICE,
     assign,
     between,
+    in_excess,
     unequal_counts,
 )
 from ._losses import lost_by_optimizer
@@ -180,9 +181,11 @@ class Namer:
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
         if self.is_separate and child_layers(model) and not labels:
             check_counting(self.path, model, node, weighted, entries, self.version)
-        if not self.is_separate and (labels or not between(self.version, VISITED_LAYERS_DO_NOT_COUNT)):
-            strangers = [labels.get(group, group) for group in weighted if group not in entries]
-            check_names_all(model, strangers, self.path)
+        if not self.is_separate and child_layers(model):
+            strange = [group for group in weighted if group not in entries]
+            if not labels and between(self.version, VISITED_LAYERS_DO_NOT_COUNT):
+                strange = in_excess(model, node.children, strange)
+            check_names_all(model, [labels.get(group, group) for group in strange], self.path)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
             positions = {layer_config(entry).name: i for i, entry in enumerate(child_layers(model))}

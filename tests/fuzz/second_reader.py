@@ -20,6 +20,7 @@ V3_ROLE = re.compile(r"(?:^|/)_?(query|key|value|output|gate)_dense/vars/([01])$
 LEGACY_ROLE = re.compile(r"(?:^|/)(query|key|value|attention_output|gate)/(kernel|bias)(?::0)?$")
 ROLES = ("query", "key", "value", "output")
 DOUBLE_COUNT = ("2.12", "2.13")
+MAY_STAND_ELSEWHERE = ("2.14", "2.15")  # attributes of the model; layers of that class keep the groups' names
 Json = dict[str, Any]
 
 
@@ -229,8 +230,11 @@ def miscounted(layer: Facts, owner: str, entries: dict[str, Json], content: Cont
     names = [
         name
         for name, entry in entries.items()
-        if "/" not in name and str(entry.get("class_name")).rpartition(">")[2] == "MultiHeadAttention"
+        if "/" not in name
+        and str(entry.get("class_name")).rpartition(">")[2] == "MultiHeadAttention"
     ]
+    if content.version.startswith(MAY_STAND_ELSEWHERE) and layer.name == owner.rpartition("/")[2]:
+        return
     groups = [group for group in content.groups if re.fullmatch(rf"{match[1]}(_\d+)?", group)]
     if len(groups) != len(names):
         yield f"{layer.name}: is named by counting, but the file has {len(groups)} and the JSON {len(names)}"
@@ -254,8 +258,11 @@ SIZES = {
 def configured(layer: Facts, entries: dict[str, Json], content: Content) -> Iterator[str]:
     """What the JSON says of the layer of that name is what was converted."""
     entry = entries.get(layer.name)
+    may_stand_elsewhere = content.version.startswith(MAY_STAND_ELSEWHERE) and layer.settings["dropout"] is None
+    if may_stand_elsewhere and "multi_head_attention" in layer.name:
+        return
     if entry is None or not isinstance(entry.get("config"), dict):
-        if entries and "/" not in layer.name and content.config:
+        if entries and "/" not in layer.name and not may_stand_elsewhere:
             yield f"{layer.name}: is not in the JSON"
         return
     settings = entry["config"]
