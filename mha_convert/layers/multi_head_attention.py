@@ -39,6 +39,7 @@ OTHER_CLASSES = (
 )
 MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
 # What the configuration calls each size, for both classes.
+WIDEST = (1 << 63) - 1
 SWITCHES = ("use_gate", "use_bias")
 MOST_FACTS = 3  # in one message
 REQUIRED = ("num_heads", "num_query_heads", "num_key_value_heads", "key_dim", "head_dim")  # never null
@@ -222,7 +223,12 @@ def axes(value: Any) -> tuple[int, ...] | None:
 
 def number(value: Any) -> float:
     """A rate between 0 and 1; 0 for anything else, which ``odd_forms`` reports."""
-    return float(value) if isinstance(value, (int, float)) and 0 <= value <= 1 else 0.0
+    return float(value) if is_rate(value) else 0.0
+
+
+def is_rate(value: Any) -> bool:
+    """Whether it is a number between 0 and 1."""
+    return type(value) in (int, float) and 0 <= value <= 1
 
 
 def compute_dtype(policy: Any) -> str | None:
@@ -297,9 +303,9 @@ def odd_forms(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     outside = [axis for axis in axes(settings.get("attention_axes")) or () if rank and not -rank <= axis < rank]
     if outside:
         yield f"attention_axes {printable(settings['attention_axes'])} are no axes of inputs of rank {rank}"
-    if window is not None and not (type(window) is int and window > 0):
-        yield f"sliding_window {printable(window)} is no positive integer"
-    if rate is not None and not (type(rate) in (int, float) and 0 <= rate <= 1):
+    if window is not None and not (type(window) is int and 0 < window <= WIDEST):
+        yield f"sliding_window {printable(window, 40)} is no positive integer of 64 bits"
+    if rate is not None and not is_rate(rate):
         yield f"dropout {printable(rate)} is not between 0 and 1"
     for name in SWITCHES:
         if settings.get(name) is not None and not isinstance(settings[name], bool):

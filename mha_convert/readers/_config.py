@@ -150,6 +150,8 @@ def checked_model(document: Json, source: object) -> Json:
         for layer in layers:
             if not isinstance(layer, dict):
                 raise malformed(source, f"a layer of '{printable(name, 40)}' is {kind_of(layer)}, no object")
+            if layer.get("config") is None:
+                raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
         names = Counter(layer_config(layer).name for layer in layers)
         twice = [name for name, times in names.items() if name and times > 1]
         if twice:

@@ -35,6 +35,7 @@ from ._layer_names import (
 from ._losses import lost_by_optimizer
 from ._tree import Node
 
+OWN = "vars"  # a layer's own variables
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14
 NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
 NAMES_BY_COUNTING = (
@@ -130,7 +131,12 @@ def contents(root: Hdf5Group) -> Iterator[tuple[list[str], Variable | str | None
 
 
 def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5Image) -> None:
-    """Put one finding into the tree; ``vars`` belongs to the group that holds it."""
+    """Put one finding into the tree; ``vars`` belongs to the group that holds it, and holds nothing but arrays."""
+    if path.count(OWN) > 1 or (OWN in path[:-1] and not (isinstance(found, Variable) and path[-2] == OWN)):
+        raise ReadError(
+            f"{image.path}: '{printable('/'.join(path))}': lies in a group '{OWN}', which holds nothing but arrays. "
+            "Keras never writes that; it is not read."
+        )
     if isinstance(found, Variable):
         variables = root.at(part for part in path[:-1] if part != "vars").variables
         if path[-1] in variables:
@@ -185,6 +191,12 @@ class Namer:
             strange = [group for group in weighted if group not in entries]
             if not labels and between(self.version, VISITED_LAYERS_DO_NOT_COUNT):
                 strange = in_excess(model, node.children, strange)
+            elif not labels and (unequal := unequal_counts(model, node.children, weighted)):
+                stem, ours, theirs = unequal
+                raise ReadError(
+                    f"{self.path}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their names "
+                    "cannot be told. The file was changed or put together from two models; save the model again."
+                )
             check_names_all(model, [labels.get(group, group) for group in strange], self.path)
         order = {group: position for position, group in enumerate(entries)}
         if labels:

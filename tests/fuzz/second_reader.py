@@ -16,8 +16,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-V3_ROLE = re.compile(r"(?:^|/)_?(query|key|value|output|gate)_dense/vars/([01])$")
+V3_ROLE = re.compile(r"(?:^|/)(?:_?(query|key|value|output|gate)_dense|(attention_)output)/vars/([01])$")
 LEGACY_ROLE = re.compile(r"(?:^|/)(query|key|value|attention_output|gate)/(kernel|bias)(?::0)?$")
+CLASSES = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")
 ROLES = ("query", "key", "value", "output")
 DOUBLE_COUNT = ("2.12", "2.13")
 MAY_STAND_ELSEWHERE = ("2.14", "2.15")  # attributes of the model; layers of that class keep the groups' names
@@ -98,9 +99,9 @@ def v3(file: h5py.File, found: Content) -> None:
             found.groups.append(place)
         elif match and not place.startswith("optimizer"):
             owner = place[: match.start()]
-            kind = "kernel" if match[2] == "0" else "bias"
+            kind = "kernel" if match[3] == "0" else "bias"
             layer = found.stored.setdefault(owner, Stored())
-            layer.arrays[f"{match[1]}.{kind}"] = place, native(item)
+            layer.arrays[f"{match[1] or 'output'}.{kind}"] = place, native(item)
             own = file[owner] if owner else file
             label = own["vars"].attrs.get("name") if isinstance(own.get("vars"), h5py.Group) else None
             layer.label = label if isinstance(label, str) else None
@@ -190,6 +191,10 @@ def other_arrays(layer: Facts, stored: Stored) -> Iterator[str]:
 def left_out(facts: list[Facts], content: Content) -> Iterator[str]:
     """Complete attention that was not converted; legacy HDF5 holds shared layers twice."""
     converted = Counter(layer.arrays["query.kernel"] for layer in facts if not layer.made)
+    names = {layer.name.rpartition("/")[2] for layer in facts}
+    for name, entry in named_entries(content.config) if content.config else ():
+        if str(entry.get("class_name")).rpartition(">")[2] in CLASSES and name.rpartition("/")[2] not in names:
+            yield f"{name}: is attention in the JSON, and is not in the target"
     for owner, stored in content.stored.items():
         complete = all(f"{role}.kernel" in stored.arrays for role in ROLES)
         if complete and stored.arrays["query.kernel"][1] not in converted and not any(layer.made for layer in facts):
@@ -268,7 +273,7 @@ def configured(layer: Facts, entries: dict[str, Json], content: Content) -> Iter
     settings = entry["config"]
     for fact, keys in SIZES.items():
         for key in keys:
-            if key in settings and not agrees(settings[key], layer.settings.get(fact), fact):
+            if fact in layer.settings and key in settings and not agrees(settings[key], layer.settings.get(fact), fact):
                 yield f"{layer.name}: {key} is {settings[key]!r:.60} in the JSON, {layer.settings.get(fact)!r} converted"
 
 

@@ -86,6 +86,7 @@ def convert(seed: Seed, files: dict[str, bytes], layout: str) -> list[Facts]:
 def facts_of(layer: Any) -> Facts:
     """What the report says of a layer, with its numbers."""
     names = ("num_heads", "num_key_value_heads", "key_dim", "value_dim", "use_bias", "sliding_window", "dropout", "attention_axes")
+    names = names if hasattr(layer, "query") else ("dropout",)
     arrays = {role: np.ascontiguousarray(variable.read()) for role, variable in layer.arrays.items()}
     return Facts(
         name=layer.name,
@@ -93,7 +94,8 @@ def facts_of(layer: Any) -> Facts:
         paths={role: variable.path for role, variable in layer.arrays.items()},
         shapes={role: array.shape for role, array in arrays.items()},
         dtypes={role: array.dtype.name for role, array in arrays.items()},
-        settings={name: getattr(layer, name, None) for name in names} | {"use_gate": getattr(layer, "gate", None) is not None},
+        settings={name: getattr(layer, name) for name in names}
+        | ({"use_gate": layer.gate is not None} if hasattr(layer, "gate") else {}),
         made="query.kernel" not in arrays or any(variable.made_of for variable in layer.arrays.values()),
     )
 
