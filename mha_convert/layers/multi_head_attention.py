@@ -60,7 +60,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     """
     parts = {} if group.is_model else sublayers(group)
     if not all(role in parts for role in INNER) or not any(is_kernel(parts[role]) for role in INNER):
-        return None
+        return without_kernels(group)
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
     problem = renamed(group, parts) or twice(group) or incomplete(parts)
     found = Restoration(problem=problem) if problem else restore(parts, group.config)
@@ -79,6 +79,18 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     layer = describe(group, kind, found, more)
     check_config(layer, group.config)
     return layer
+
+
+def without_kernels(group: Group) -> Lookalike | None:
+    """What is Keras' own class by its configuration, and holds nothing that could be a kernel; None for all else."""
+    config = group.config
+    if config is None or config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES:
+        return None
+    if any(len(variable.shape) > 1 for part in group.walk() for variable in part.variables.values()):
+        return None
+    reason = f"it is {printable(config.title)} by its configuration, and the file holds no kernel of it"
+    next_step = "Save the model again; this file lost weights, or was put together from two models"
+    return Lookalike(name=group.name, kind=MHA, reason=reason, next_step=next_step, blocking=True, variables=())
 
 
 def known_children() -> set[str]:

@@ -18,13 +18,14 @@ Version = tuple[int, ...]
 ATTENTION_TAKES_MASKS = (2, 10)
 MODELS = ("Functional", "Model", "Sequential")
 ALWAYS_LIST_LAYERS = ("Functional", "Sequential")  # a class of a user's own may be called Model
+HOLD_WEIGHTS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")  # always; of four projections
 FLOATS = ("float", "bfloat")
 MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
 
 
 def version_of(text: str | None) -> Version:
     """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
-    return tuple(int(number) for number in re.findall(r"\d+", text or "")[:3])
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", text or "")[:3])
 
 
 def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def read_architecture(path: Path) -> Json:
             f"{path}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
             "Give what model.to_json() returned."
         )
-    return document
+    return checked_model(document, path)
 
 
 def checked_model(document: Json, source: object) -> Json:
@@ -152,6 +153,8 @@ def checked_model(document: Json, source: object) -> Json:
                 raise malformed(source, f"a layer of '{printable(name, 40)}' is {kind_of(layer)}, no object")
             if layer.get("config") is None:
                 raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
+            if isinstance(layer["config"], dict) and not layer_config(layer).name:
+                raise malformed(source, f"a layer of '{printable(name, 40)}' has no name")
         names = Counter(layer_config(layer).name for layer in layers)
         twice = [name for name, times in names.items() if name and times > 1]
         if twice:
@@ -224,8 +227,21 @@ def check_names_all(model: Json, strangers: Sequence[str], source: object) -> No
     if strangers and child_layers(model):
         known = ", ".join(f"'{printable(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
         raise ReadError(
-            f"{source}: holds layer '{printable(strangers[0])}', which its configuration does not name (it has {known}). "
-            "The file was changed or put together from two models; save the model again."
+            f"{source}: holds layer '{printable(strangers[0])}', which its configuration does not name "
+            f"(it has {known}). The file was changed or put together from two models; save the model again."
+        )
+
+
+def check_holds_attention(root: Group, model: Json, source: object) -> None:
+    """Attention that the configuration names is in the file; layers that two models share are there once."""
+    held = [f"/{group.name}" for group in root.walk()]
+    named = (layer_config(entry) for _, entry in descendants(model))
+    asked = [layer.name for layer in named if layer.class_name in HOLD_WEIGHTS]
+    missing = [name for name in asked if not any(place.endswith(f"/{name}") for place in held)]
+    if missing:
+        raise ReadError(
+            f"{source}: its configuration names the attention layer '{printable(missing[0])}', of which it holds no "
+            "weights. The file was changed or put together from two models; save the model again."
         )
 
 

@@ -5,7 +5,8 @@ Written by Keras 2.12 and later (``saving_lib``). A layer's variables are number
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ._config import (
     Json,
     Version,
     check_fits,
+    check_holds_attention,
     check_names_all,
     check_units,
     child_layers,
@@ -93,6 +95,8 @@ def read_weights(
     namer = Namer(version, path, is_separate=architecture is not None)
     tree = namer.group(root, "", "", model or {}, outermost=True)
     check_fits(tree, architecture, path)
+    if not between(version, VISITED_LAYERS_DO_NOT_COUNT):
+        check_holds_attention(tree, model or {}, path)
     check_units(tree, path)
     notes = (
         *lost_in_nested_lists(tree, version, root),
@@ -151,12 +155,13 @@ def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5
 
 def natural(name: str) -> list[Any]:
     """Sort key that puts ``layer_2`` before ``layer_10``."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+    parts = re.split(r"(\d+)", name)  # text and digits in turn; a number may have more digits than int() takes
+    return [(len(part.lstrip("0")), part.lstrip("0")) if index % 2 else part for index, part in enumerate(parts)]
 
 
 @dataclass(frozen=True)
 class Namer:
-    """Turns nodes into named groups; ``is_separate`` where the model's JSON is not the file's and may be another one's."""
+    """Turns nodes into named groups; ``is_separate`` where the JSON is not the file's, and may be another model's."""
 
     version: Version
     path: Path
@@ -194,9 +199,10 @@ class Namer:
             elif not labels and (unequal := unequal_counts(model, node.children, weighted)):
                 stem, ours, theirs = unequal
                 raise ReadError(
-                    f"{self.path}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their names "
-                    "cannot be told. The file was changed or put together from two models; save the model again."
+                    f"{self.path}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their "
+                    "names cannot be told. The file was changed or put together from two models; save the model again."
                 )
+            check_labels(self.path, labels)
             check_names_all(model, [labels.get(group, group) for group in strange], self.path)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
@@ -234,6 +240,16 @@ def check_counting(
         raise ReadError(
             f"{path}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
             'the architecture does not say who wrote it. Add "keras_version": "2.15.0" (yours) to the JSON.'
+        )
+
+
+def check_labels(path: Path, labels: Mapping[str, str]) -> None:
+    """The layers of one model have different names."""
+    name, times = next(iter(Counter(labels.values()).most_common(1)), ("", 0))
+    if times > 1:
+        raise ReadError(
+            f"{path}: holds {times} layers called '{printable(name)}' in one model. "
+            "The file was changed; save the model again."
         )
 
 

@@ -233,9 +233,9 @@ def miscounted(layer: Facts, owner: str, entries: dict[str, Json], content: Cont
     if not match or layer.name not in entries:
         return
     names = [
-        name
+        str(entry["config"].get("name"))
         for name, entry in entries.items()
-        if "/" not in name
+        if name == entry["config"].get("name")
         and str(entry.get("class_name")).rpartition(">")[2] == "MultiHeadAttention"
     ]
     if content.version.startswith(MAY_STAND_ELSEWHERE) and layer.name == owner.rpartition("/")[2]:
