@@ -55,14 +55,17 @@ def again(seeds: list[Seed], name: str, save: Path | None) -> int:
 
 def described(finding: Finding) -> str:
     """A failure, and how to make it again."""
-    return f"{finding.outcome.kind} --only '{finding.seed}#{finding.number}'\n    " + finding.outcome.detail.strip().replace(
-        "\n", "\n    "
+    return (
+        f"{finding.outcome.kind} --only '{finding.seed}#{finding.number}'\n    "
+        + finding.outcome.detail.strip().replace("\n", "\n    ")
     )
 
 
 def as_json(summary: Summary) -> str:
     """For a program."""
-    failures = [(finding.seed, finding.number, finding.outcome.kind, finding.outcome.detail) for finding in summary.failures]
+    failures = [
+        (finding.seed, finding.number, finding.outcome.kind, finding.outcome.detail) for finding in summary.failures
+    ]
     return json.dumps({"counts": summary.counts, "failures": failures, "mutants": len(summary.findings)})
 
 

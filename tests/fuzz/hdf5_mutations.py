@@ -41,7 +41,9 @@ def objects(file: h5py.File, kind: type) -> list[Any]:
 def chosen(rng: Random, file: h5py.File, kind: type) -> Any:
     """One of them, more often one of attention."""
     found = objects(file, kind)
-    near = [item for item in found if any(word in item.name for word in ("query", "key", "value", "output", "attention"))]
+    near = [
+        item for item in found if any(word in item.name for word in ("query", "key", "value", "output", "attention"))
+    ]
     return rng.choice(near if near and rng.random() < 0.7 else found) if found else None
 
 
@@ -135,7 +137,13 @@ def retype(rng: Random, file: h5py.File) -> str:
     array, name, dtype = np.ascontiguousarray(item[()]), item.name, np.dtype(rng.choice(DTYPES))
     fits = array.nbytes == array.size * dtype.itemsize
     with np.errstate(all="ignore"):
-        new = array.view(dtype) if fits and array.ndim else np.zeros(array.shape, dtype) if dtype.kind in "SV" else array.astype(dtype)
+        new = (
+            array.view(dtype)
+            if fits and array.ndim
+            else np.zeros(array.shape, dtype)
+            if dtype.kind in "SV"
+            else array.astype(dtype)
+        )
     replaced(file, item, new)
     return f"{name} to {dtype}"
 
@@ -157,7 +165,9 @@ def pack(rng: Random, file: h5py.File) -> str:
     item = chosen(rng, file, h5py.Dataset)
     if item is None or not item.shape or not item.size or item.dtype.kind in "O":
         return "nothing"
-    options = rng.choice(({"compression": "gzip"}, {"shuffle": True}, {"fletcher32": True}, {"chunks": True}, {"compression": "lzf"}))
+    options = rng.choice(
+        ({"compression": "gzip"}, {"shuffle": True}, {"fletcher32": True}, {"chunks": True}, {"compression": "lzf"})
+    )
     name = item.name
     replaced(file, item, item[()], **options)
     return f"{name} {options}"
@@ -208,7 +218,13 @@ def attribute(rng: Random, file: h5py.File) -> str:
         one, other = rng.sample(range(len(items)), 2)
         swapped = [items[other] if i == one else items[one] if i == other else item for i, item in enumerate(items)]
         value = np.array(items)
-        options += [value[:-1], value[1:], np.concatenate([value, value[:1]]), np.array(swapped), value[::-1].copy()] * 3
+        options += [
+            value[:-1],
+            value[1:],
+            np.concatenate([value, value[:1]]),
+            np.array(swapped),
+            value[::-1].copy(),
+        ] * 3
     new = rng.choice(options)
     del owner.attrs[key]
     owner.attrs[key] = new

@@ -88,7 +88,9 @@ def setting(rng: Random, document: Any) -> str:
 def delete(rng: Random, document: Any) -> str:
     """A member of the attention's entry, or of any object, is gone."""
     chosen = rng.choice(attention(document) or [document])
-    item = rng.choice([chosen, chosen.get("config", chosen), *(place[0] for place in [rng.choice(list(places(document)))])])
+    item = rng.choice(
+        [chosen, chosen.get("config", chosen), *(place[0] for place in [rng.choice(list(places(document)))])]
+    )
     if not item:
         return "nothing"
     key = rng.choice(list(item)) if isinstance(item, dict) else rng.randrange(len(item))

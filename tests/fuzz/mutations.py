@@ -22,7 +22,21 @@ from .seeds import Seed
 HDF5, ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 SIGNATURES = (b"TREE", b"SNOD", b"HEAP", b"GCOL", b"OHDR", b"FRHP", b"BTHD", b"OCHK")
 REACH = 96  # bytes behind a signature
-BOUNDARIES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+BOUNDARIES = (
+    0,
+    1,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 64) - 1,
+)
 FOOTER, TRAILER = 48, 5  # bytes of a checkpoint's index: its end, and what stands behind each block
 CONFIG = "config.json"
 Places = Sequence[int]
@@ -60,7 +74,18 @@ def changes_for(content: bytes, name: str) -> list["Change"]:
     if content.startswith(HDF5):
         return [raw, structure, structure, structure, tree, tree, tree, tree]
     if content.startswith(ZIP):
-        return [raw, structure, splice, splice, inner_json, inner_json, inner_json, inner_weights, inner_weights, inner_weights]
+        return [
+            raw,
+            structure,
+            splice,
+            splice,
+            inner_json,
+            inner_json,
+            inner_json,
+            inner_weights,
+            inner_weights,
+            inner_weights,
+        ]
     if content[:1] in (b"{", b"["):
         return [raw, text, values, values]
     return [raw, index_block] if name.endswith(".index") else [raw]
@@ -157,7 +182,9 @@ def duplicate(rng: Random, content: bytes, places: Places) -> tuple[bytes, str]:
     """A range is written over another one."""
     size, (start, other) = rng.choice((4, 8, 64, 500)), (rng.choice(places), rng.choice(places))
     part = content[start : start + size]
-    return (content[:other] + part + content[other + len(part) :])[: len(content)], f"bytes: {size} of {start} at {other}"
+    return (content[:other] + part + content[other + len(part) :])[
+        : len(content)
+    ], f"bytes: {size} of {start} at {other}"
 
 
 def swap(rng: Random, content: bytes, places: Places) -> tuple[bytes, str]:
@@ -249,7 +276,9 @@ def splice(rng: Random, content: bytes, others: Sequence[Seed]) -> tuple[bytes, 
     elif action == "double":
         members.append(replace(chosen, content=rng.choice((chosen.content, b"{}"))))
     elif action == "rename":
-        members[number] = replace(chosen, name=rng.choice((f"./{chosen.name}", chosen.name.upper(), "x", chosen.name + "\\")))
+        members[number] = replace(
+            chosen, name=rng.choice((f"./{chosen.name}", chosen.name.upper(), "x", chosen.name + "\\"))
+        )
     elif action == "pack":
         method = rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
         members[number] = replace(chosen, method=method)
@@ -311,4 +340,3 @@ def meta_offset(content: bytes) -> int:
 
 
 Change = Callable[[Random, bytes, Sequence[Seed]], tuple[bytes, str]]
-

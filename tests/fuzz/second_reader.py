@@ -121,7 +121,7 @@ def visit_all(group: h5py.Group, place: str, visit: Any, depth: int = 0) -> None
 
 def legacy(file: h5py.File, found: Content) -> None:
     """Layers and their weights by lists."""
-    top = file["model_weights"] if "model_weights" in file else file
+    top = file.get("model_weights", file)
     config = file.attrs.get("model_config")
     if config is not None:
         found.config = json.loads(config)

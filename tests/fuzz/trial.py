@@ -45,7 +45,7 @@ class Outcome:
     detail: str = ""
 
 
-class Hang(BaseException):  # noqa: N818 - nothing may catch it
+class Hang(BaseException):
     """The mutant took too long."""
 
 
@@ -85,7 +85,16 @@ def convert(seed: Seed, files: dict[str, bytes], layout: str) -> list[Facts]:
 
 def facts_of(layer: Any) -> Facts:
     """What the report says of a layer, with its numbers."""
-    names = ("num_heads", "num_key_value_heads", "key_dim", "value_dim", "use_bias", "sliding_window", "dropout", "attention_axes")
+    names = (
+        "num_heads",
+        "num_key_value_heads",
+        "key_dim",
+        "value_dim",
+        "use_bias",
+        "sliding_window",
+        "dropout",
+        "attention_axes",
+    )
     names = names if hasattr(layer, "query") else ("dropout",)
     arrays = {role: np.ascontiguousarray(variable.read()) for role, variable in layer.arrays.items()}
     return Facts(
@@ -226,7 +235,12 @@ def only_numbers(mutant: Mutant, facts: list[Facts], expected: list[Facts]) -> b
     places = offsets(mutant.seed)
     content = b"".join(mutant.files.values())
     for ours, theirs in zip(facts, expected, strict=True):
-        if (ours.name, ours.paths, ours.shapes, ours.settings) != (theirs.name, theirs.paths, theirs.shapes, theirs.settings):
+        if (ours.name, ours.paths, ours.shapes, ours.settings) != (
+            theirs.name,
+            theirs.paths,
+            theirs.shapes,
+            theirs.settings,
+        ):
             return False
         for role, array in ours.arrays.items():
             start = places.get(ours.paths[role])
@@ -283,9 +297,7 @@ def in_a_fork(mutant: Mutant, facts: list[Facts]) -> list[str] | None:
     return json.loads(text) if status == 0 else None
 
 
-
 def timed(mutant: Mutant) -> tuple[Outcome, float]:
     """The outcome and the seconds."""
     start = time.monotonic()
     return attempt(mutant), time.monotonic() - start
-
