@@ -190,9 +190,9 @@ def choices_of(
 ) -> list[Choice]:
     """Every way in which the variables make a kernel."""
     own, known = outputs[role], input_axes(role, stored, outputs, config)
-    if own is None:
-        return []
     stored_inputs = stored.kernel.shape[: inputs_of(role)]
+    if own is None or len(stored_inputs) < inputs_of(role):
+        return []
     if stored.is_matrix:
         lengths = [known or stored_inputs] if role == OUTPUT else [stored.kernel.shape[:1]]
     elif stored.kernel.dtype in FLOATS:

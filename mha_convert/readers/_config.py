@@ -153,8 +153,9 @@ def checked_model(document: Json, source: object) -> Json:
                 raise malformed(source, f"a layer of '{printable(name, 40)}' is {kind_of(layer)}, no object")
             if layer.get("config") is None:
                 raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
-            if isinstance(layer["config"], dict) and not layer_config(layer).name:
-                raise malformed(source, f"a layer of '{printable(name, 40)}' has no name")
+            called = mapping(layer["config"]).get("name") or layer.get("name")
+            if isinstance(layer["config"], dict) and not (isinstance(called, str) and called):
+                raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {kind_of(called)}, no text")
         names = Counter(layer_config(layer).name for layer in layers)
         twice = [name for name, times in names.items() if name and times > 1]
         if twice:

@@ -20,7 +20,7 @@ from mha_convert.errors import MhaConvertError
 PROJECT = Path(__file__).parents[2]
 FOUND = json.loads((Path(__file__).parent / "found.json").read_text())
 MUTANTS = 400
-FEW = settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
+FEW = settings(max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
 
 
 def run_fuzzer(*arguments: str) -> subprocess.CompletedProcess[str]:
