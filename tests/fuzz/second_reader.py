@@ -192,7 +192,9 @@ def left_out(facts: list[Facts], content: Content) -> Iterator[str]:
     """Complete attention that was not converted; legacy HDF5 holds shared layers twice."""
     converted = Counter(layer.arrays["query.kernel"] for layer in facts if not layer.made)
     names = {layer.name.rpartition("/")[2] for layer in facts}
-    unnamed = content.version.startswith(MAY_STAND_ELSEWHERE) and any(layer.settings["dropout"] is None for layer in facts)
+    unnamed = content.version.startswith(MAY_STAND_ELSEWHERE) and any(
+        layer.settings["dropout"] is None for layer in facts
+    )
     for name, entry in named_entries(content.config) if content.config and not unnamed else ():
         if str(entry.get("class_name")).rpartition(">")[2] in CLASSES and name.rpartition("/")[2] not in names:
             yield f"{name}: is attention in the JSON, and is not in the target"
