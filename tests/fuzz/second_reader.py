@@ -235,11 +235,11 @@ def miscounted(layer: Facts, owner: str, entries: dict[str, Json], content: Cont
     match = re.fullmatch(r"((?:layers|_layer_checkpoint_dependencies)/multi_head_attention)(?:_(\d+))?", owner)
     if not match or layer.name not in entries:
         return
+    top = {name for name, entry in entries.items() if name == (entry["config"].get("name") or entry.get("name"))}
     names = [
-        str(entry["config"].get("name"))
+        name
         for name, entry in entries.items()
-        if name == entry["config"].get("name")
-        and str(entry.get("class_name")).rpartition(">")[2] == "MultiHeadAttention"
+        if name in top and str(entry.get("class_name")).rpartition(">")[2] == "MultiHeadAttention"
     ]
     if content.version.startswith(MAY_STAND_ELSEWHERE) and layer.name == owner.rpartition("/")[2]:
         return
