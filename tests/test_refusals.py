@@ -460,3 +460,15 @@ def test_grouped_heads_are_seen_without_configuration():
     layer = make_layer(CASES[0])
     assert layer.num_key_value_heads == 4
     assert replace(layer, kind="GroupQueryAttention").num_heads == 4
+
+
+def test_a_zip_whose_directory_is_no_text_is_refused(golden, tmp_path):
+    """A member's name that says it is UTF-8 and is not."""
+    source = tmp_path / "x.keras"
+    content = bytearray((golden / "keras-3.15.1/seed1.keras").read_bytes())
+    entry = content.rindex(b"PK\x01\x02")
+    content[entry + 9] |= 0x08  # names are UTF-8
+    content[entry + 46] = 0x80
+    source.write_bytes(content)
+    with pytest.raises(mha_convert.ReadError, match="a zip archive that ends too early or is damaged"):
+        mha_convert.convert_file(source, tmp_path / "x.safetensors")
