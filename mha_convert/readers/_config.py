@@ -138,7 +138,7 @@ def checked_model(document: Json, source: object) -> Json:
             fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
             raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
         is_own_class = ">" in str(entry.get("registered_name"))
-        usual = None if name in ALWAYS_LIST_LAYERS and not is_own_class else []
+        usual: list[Any] | None = None if name in ALWAYS_LIST_LAYERS and not is_own_class else []
         layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", usual)
         if inner is not None and not isinstance(inner, dict) and layers is not inner:
             raise malformed(source, f"the config of '{printable(name, 40)}' is {kind_of(inner)}, no object")
