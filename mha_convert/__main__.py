@@ -1,5 +1,15 @@
 """``python -m mha_convert`` is ``mha-convert``."""
 
-from .cli import main
+from .signals import interruptible
 
-main()
+
+def main() -> None:
+    """Run the command line; signals are taken care of before anything large is imported."""
+    with interruptible():
+        from .cli import main as run
+
+        run()
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,6 @@ import errno
 import io
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
-    "2: wrong usage."
+    "2: wrong usage; 130: interrupted."
 )
 app = typer.Typer(
     name="mha-convert",
@@ -454,9 +453,6 @@ def main() -> None:
     # Read when NumPy is imported. The proof's matrices are thin; threads take longer to start, and to wait for, than to
     # use (measured: 60 of 140 ms of NumPy's import; several seconds of a proof where others use the machine, too).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda number, frame: sys.exit(128 + number))  # drafts are removed
     try:
         app()
     except MhaConvertError as error:

@@ -17,6 +17,7 @@ from .errors import LayoutError, printable
 HEAD_AXIS, GROUPS_AXIS = "head_dim", "groups"
 ROWS = 64  # of float32, four cache lines of 64 bytes: 16, 32 and 128 measured slower
 BLOCK = 256 << 10  # bytes, where rows are short
+LARGEST = {"float32": 3.40282346e38, "bfloat16": 3.38953138e38, "float64": 1.79769313e308}  # each a little below
 
 
 def convert(plan: Plan) -> tuple[Tensor, ...]:
@@ -69,11 +70,13 @@ def piece_blocks(piece: Piece, item: LayerPlan, dtype: str) -> Iterator[Array]:
         return
     whole = arranged(pad_heads(source_array(piece, item), piece, item), piece, item)
     factor = item.scale if is_rescaled(piece, item) else None
+    subject = f"Layer '{printable(item.layer.name)}': its {piece.source.replace('.', ' ')}"
     for rows in row_blocks(whole.shape, whole.itemsize):
         block = in_order(whole[rows])
         if factor is not None:
-            block = block.astype(np.float64) * factor
-        yield round_once(block, dtype, f"{item.layer.name}: {piece.source}")
+            with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+                block = block.astype(np.float64) * factor
+        yield round_once(block, dtype, subject)
 
 
 def constant_blocks(shape: tuple[int, ...], dtype: str) -> Iterator[Array]:
@@ -183,9 +186,11 @@ def round_once(array: Array, dtype: str, subject: str) -> Array:
         rounded = via_odd_float32(array).astype(target) if dtype == "bfloat16" else array.astype(target)
     overflowed = np.isinf(rounded) & np.isfinite(array)
     if overflowed.any():
-        largest = np.abs(array[overflowed].astype(np.float64)).max()
+        largest = float(np.abs(array[overflowed].astype(np.float64)).max())
+        wide = [name for name, limit in LARGEST.items() if largest <= limit and name != dtype]
         raise LayoutError(
-            f"{printable(subject)}: {largest:g} is too large for {dtype}. Choose --dtype float32 or bfloat16."
+            f"{subject} holds {largest:g}, which is too large for {dtype}. "
+            + (f"Choose --dtype {' or '.join(wide)}." if wide else "No dtype holds it; leave the layer out.")
         )
     return rounded
 

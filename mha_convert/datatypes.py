@@ -97,12 +97,24 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """Which file was read, and what changes when it is written to: its size and time (nanoseconds)."""
+
+    path: str
+    device: int
+    inode: int
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """A saved model, described: the tree of its layers, and the variables that belong to none of them.
 
     ``repeats_shared_layers`` is True for formats that store a layer once for each model that uses it. ``check()``
     reads the whole file against its checksums, where the format has any, and raises ``ReadError``.
     ``has_layer_names`` is False where groups are called after classes or numbers instead of the user's layers.
+    ``files`` are those that were read, as they were before; files behind a URL are not among them.
     """
 
     path: str
@@ -116,6 +128,7 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
     repeats_shared_layers: bool = False
     check: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    files: tuple[FileState, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -597,12 +610,16 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTensor:
-    """The bit-for-bit statement: a tensor in the target is the float64 conversion, rounded ``rounded`` times."""
+    """The bit-for-bit statement: a tensor in the target is the float64 conversion, once ``rounded`` where need be.
+
+    ``vanished`` is how many numbers were too small for the dtype and became 0.
+    """
 
     layer: str
     key: str
     dtype: str
     rounded: bool
+    vanished: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

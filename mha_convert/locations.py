@@ -12,8 +12,9 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from .datatypes import Array
+from .datatypes import Array, FileState
 from .errors import ReadError, WriteError, printable, reason
 
 StrPath = str | os.PathLike[str]
@@ -124,9 +125,64 @@ def store_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
+_watched: ContextVar[dict[Path, FileState] | None] = ContextVar("watched", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[dict[Path, FileState]]:
+    """Collect the state of every local file that is read in the block, as it was before it was read."""
+    files: dict[Path, FileState] = {}
+    token = _watched.set(files)
+    try:
+        yield files
+    finally:
+        _watched.reset(token)
+
+
+def watch(path: Path) -> None:
+    """Remember a file's state, if anyone wants to know it; the first one counts."""
+    files = _watched.get()
+    if files is not None and path not in files:
+        with suppress(OSError):  # whoever opens it says what is wrong
+            files[path] = state_of(path)
+
+
+def state_of(path: Path) -> FileState:
+    """Which file it is, and what changes when it is written to."""
+    now = path.stat()
+    return FileState(path=str(path), device=now.st_dev, inode=now.st_ino, size=now.st_size, modified=now.st_mtime_ns)
+
+
+def refuse_changed(files: Iterable[FileState]) -> None:
+    """Files that were read are still the same.
+
+    Raises:
+        ReadError: one was written to, replaced or removed.
+    """
+    for file in files:
+        try:
+            is_same = state_of(Path(file.path)) == file
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise ReadError(
+                f"{file.path}: changed while it was read. Wait until it is complete, or copy it, and convert again."
+            )
+
+
+def is_one_of(path: Path, files: Iterable[FileState]) -> bool:
+    """Whether a path leads to one of the files, by whatever links."""
+    try:
+        now = path.stat()
+    except OSError:
+        return False
+    return any((now.st_dev, now.st_ino) == (file.device, file.inode) for file in files)
+
+
 def open_binary(path: Path) -> IO[bytes]:
     """The file, open for reading. From a store only the blocks that are asked for are fetched, and kept."""
     if not is_remote(path):
+        watch(path)
         return path.open("rb")
     with store_errors(path):
         store: Any = path
@@ -138,6 +194,8 @@ def open_binary(path: Path) -> IO[bytes]:
 
 def size_of(path: Path) -> int:
     """Bytes in the file; a store that does not tell has none until it is read."""
+    if not is_remote(path):
+        watch(path)
     with store_errors(path):
         return path.stat().st_size or 0
 
@@ -158,6 +216,7 @@ def fetch(path: Path, start: int, size: int) -> Array:
     if not size:
         return np.empty(0, np.uint8)
     if not is_remote(path):
+        watch(path)
         return np.memmap(path, np.uint8, "r", start, (size,))
     with store_errors(path):
         store: Any = path

@@ -556,15 +556,11 @@ def causal_mask(query_length: int, key_length: int, device: torch.device) -> Ten
     return torch.ones(query_length, key_length, dtype=torch.bool, device=device).triu(1)
 
 
-def window_mask(query_length: int, key_length: int, window: int, like: Tensor) -> Tensor:
-    """``(query_length, key_length)``, added to scores: a band around the diagonal, as Keras' ``sliding_window``.
-
-    It is finite, so that a query beyond the band's last key gets the average of all, as in Keras.
-    """
-    rows = torch.arange(query_length, device=like.device)[:, None]
-    columns = torch.arange(key_length, device=like.device)
-    far = (rows - columns).abs() >= window
-    return added_to_scores(~far, like.dtype)
+def outside_window(query_length: int, key_length: int, window: int, device: torch.device) -> Tensor:
+    """``(query_length, key_length)``, True (blocked) outside a band on the diagonal, as Keras' ``sliding_window``."""
+    rows = torch.arange(query_length, device=device)[:, None]
+    columns = torch.arange(key_length, device=device)
+    return (rows - columns).abs() >= window
 
 
 def joined(mask: Tensor, axes: int) -> Tensor:
@@ -589,7 +585,7 @@ def merged_mask(
 ) -> Tensor | None:
     """PyTorch's masks, and the window, as one that broadcasts to the scores of ``q`` and ``k``.
 
-    True blocks; or a float that is added to the scores, where one of the masks is a float.
+    True blocks; or a float that is added to the scores, where one of the masks is a float or there is a window.
     """
     masks = []
     if attn_mask is not None and attn_mask.dim() == 3:
@@ -603,13 +599,31 @@ def merged_mask(
     if key_padding_mask is not None:
         masks.append(key_padding_mask.reshape(key_padding_mask.shape[0], *[1] * (q.dim() - 2), -1))
     if window is not None:
-        masks.append(window_mask(q.shape[-2], k.shape[-2], window, q))
+        return windowed_mask(masks, outside_window(q.shape[-2], k.shape[-2], window, q.device), q)
     if not masks:
         return None
     merged, *others = masks if all(mask.dtype == torch.bool for mask in masks) else [added(mask, q) for mask in masks]
     for mask in others:
         merged = merged | mask if mask.dtype == torch.bool else merged + mask
     return merged
+
+
+def windowed_mask(masks: list[Tensor], blocked: Tensor, like: Tensor) -> Tensor:
+    """A window and masks as one that is added to scores.
+
+    All that block are merged before they become a number, as in Keras: a key that is blocked twice counts like one
+    that is blocked once, and a query without any key left gets the average of all. A float is added as it is.
+    """
+    bias = None
+    for mask in masks:
+        if mask.dtype == torch.bool:
+            blocked = blocked | mask
+        else:
+            bias = mask if bias is None else bias + mask
+    if bias is None:
+        return added_to_scores(~blocked, like.dtype)
+    lowest = max(torch.finfo(bias.dtype).min, torch.finfo(like.dtype).min) / 2  # what to_attn_mask gave in its dtype
+    return torch.where(blocked, bias.clamp(max=lowest), bias).to(like.dtype)
 
 
 def added(mask: Tensor, like: Tensor) -> Tensor:

@@ -3,8 +3,9 @@
 read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify the draft ─▶ give it its name
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -19,7 +20,18 @@ from .datatypes import Alignment, AnyAttention, Checkpoint, LayerPlan, Lookalike
 from .description import TargetDescription, describe_plan, parse_description
 from .errors import LayerError, LayoutError, VerificationError, WriteError, printable
 from .layers import Findings, select, survey
-from .locations import STANDARD_INPUT, StrPath, is_remote, is_url, local_copy, locate, name_of
+from .locations import (
+    STANDARD_INPUT,
+    StrPath,
+    is_one_of,
+    is_remote,
+    is_url,
+    local_copy,
+    locate,
+    name_of,
+    refuse_changed,
+    state_of,
+)
 from .module_source import module_source
 from .readers import read
 from .renaming import read_renames, rename
@@ -107,6 +119,8 @@ def convert_file(
         like=like,
         dtype=dtype,
     )
+    for place in (path, *(() if module is None else (Path(module),))):
+        refuse_part_as_target(place, checkpoint, like)
     if strict:
         refuse_more([item.layer for item in chosen.layers])
     with ExitStack() as stack:  # left in reverse: the target appears first, the module's source after it
@@ -114,9 +128,21 @@ def convert_file(
             text = module_source(chosen, name_of(source), path.name)
             stack.enter_context(draft(Path(module), overwrite=overwrite)).write_text(text, encoding="utf-8")
         drafted = stack.enter_context(draft(path, overwrite=overwrite))
+        stack.enter_context(unchanged(checkpoint))
         with checked(checkpoint):
             writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
         return prove(checkpoint, findings, chosen, drafted, path, reference, on_progress)
+
+
+@contextmanager
+def unchanged(checkpoint: Checkpoint) -> Iterator[None]:
+    """Refuse a source that was written to during the block, also where the block failed: that is why, then."""
+    try:
+        yield
+    except Exception:
+        refuse_changed(checkpoint.files)
+        raise
+    refuse_changed(checkpoint.files)
 
 
 @contextmanager
@@ -125,14 +151,29 @@ def checked(checkpoint: Checkpoint) -> Iterator[None]:
 
     A block that fails on a damaged source fails with what is wrong with the source.
     """
-    with ThreadPoolExecutor(1) as pool:
-        check = pool.submit(checkpoint.check)
-        try:
-            yield
-        except Exception:
-            check.result()
-            raise
+    check = in_background(checkpoint.check)
+    try:
+        yield
+    except Exception:
         check.result()
+        raise
+    check.result()
+
+
+def in_background(action: Callable[[], None]) -> "Future[None]":
+    """Start it in a thread that nobody waits for at the end of an interrupted command."""
+    result: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:
+            result.set_exception(error)
+        else:
+            result.set_result(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    return result
 
 
 def plan_file(
@@ -284,8 +325,9 @@ def verify_file(
     rows = list({repr(row): row for layer in described.layers if (row := layer.attention) is not None}.values())
     findings = survey(checkpoint, read_attention(rows))
     chosen = plan_again(findings, described, source, target)
-    checkpoint.check()
-    return prove(checkpoint, findings, chosen, written, path, reference, on_progress)
+    with unchanged(checkpoint):
+        checkpoint.check()
+        return prove(checkpoint, findings, chosen, written, path, reference, on_progress)
 
 
 def prove(
@@ -485,6 +527,16 @@ def refuse_source_as_target(source: StrPath, target: Path) -> None:
     )
     if is_same:
         raise WriteError(f"{target}: is the source itself. Give another name.")
+
+
+def refuse_part_as_target(target: Path, checkpoint: Checkpoint, like: StrPath | None) -> None:
+    """No file that was read is written to: shards, a folder's files, ``config``; nor ``like``."""
+    if is_remote(target):
+        return
+    if is_one_of(target, checkpoint.files):
+        raise WriteError(f"{target}: is the source itself, or a part of it. Give another name.")
+    if like is not None and not is_url(like) and is_one_of(target, [state_of(Path(like))]):
+        raise WriteError(f"{target}: is the model of --like (like=). Give another name.")
 
 
 def from_keras_layer(

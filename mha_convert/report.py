@@ -94,6 +94,13 @@ def proof_lines(report: Report) -> list[str]:
     dtypes = ", ".join(sorted({tensor.dtype for tensor in report.stored}))
     how = f"{rounded} of them rounded once" if rounded else "nothing rounded"
     lines.append(f"  {len(report.stored)} stored tensors ({dtypes}): every bit as converted, {how}")
+    vanished = [tensor for tensor in report.stored if tensor.vanished]
+    if vanished:
+        most = max(vanished, key=lambda tensor: tensor.vanished)
+        lines.append(
+            f"  {sum(tensor.vanished for tensor in vanished):,} numbers are too small for {most.dtype} and became 0, "
+            f"{most.vanished:,} of them in '{printable(most.key)}'"
+        )
     stored = [c for c in report.comparisons if c.weights == "stored"]
     if stored:
         worst = max(stored, key=lambda c: c.relative / c.bound)

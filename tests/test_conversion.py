@@ -146,9 +146,10 @@ def test_the_double_rounding_that_is_avoided_is_real():
 
 def test_numbers_that_do_not_fit_are_refused():
     with pytest.raises(
-        mha_convert.LayoutError, match="70000 is too large for float16. Choose --dtype float32 or bfloat16"
+        mha_convert.LayoutError,
+        match=r"^Layer 'a': its key bias holds 70000, which is too large for float16. Choose --dtype float32 or bfloat16 or float64.$",
     ):
-        round_once(np.array([1.0, 7e4]), "float16", "layer: query.kernel")
+        round_once(np.array([1.0, 7e4]), "float16", "Layer 'a': its key bias")
 
 
 def test_infinities_stay_infinite():

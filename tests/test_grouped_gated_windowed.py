@@ -15,7 +15,9 @@ from mha_convert.conversion import convert, ledger
 from mha_convert.loading import build_module
 from mha_convert.modules import KerasMultiheadAttention, ProjectedMultiheadAttention
 from mha_convert.verification import verify
-from mha_convert.verification.cases import cases
+from mha_convert.verification.cases import Case, cases, windowed
+from mha_convert.verification.formula import Inputs, attention
+from mha_convert.verification.genuine_keras import GenuineKeras
 from mha_convert.verification.pytorch import masks_for
 from mha_convert.writers.torch_file import as_tensor
 
@@ -179,6 +181,113 @@ def test_a_query_beyond_the_window_is_no_nan():
     output, weights = module(torch.randn(1, 6, 8).double(), *[torch.randn(1, 3, 8).double()] * 2)
     assert output.isfinite().all()
     torch.testing.assert_close(weights[0, 5], torch.full((3,), 1 / 3).double())
+
+
+WINDOWED = [case for case in ONLY_LINEAR if case.sliding_window]
+LENGTH = 6
+PADDED = np.arange(LENGTH) >= np.array(
+    [[LENGTH], [2]]
+)  # the second of the batch is short: its last queries see padding
+BLOCKED = np.zeros((LENGTH, LENGTH), bool)
+BLOCKED[[1, 3]] = True  # two queries see nothing
+LATER = np.triu(np.ones((LENGTH, LENGTH), bool), 1)
+
+
+def torch_masks(layer, padded, blocked, causal):
+    """The ways to give the same masks to a module: True blocks, or Keras' masks by ``to_attn_mask``."""
+    padding = {} if padded is None else {"key_padding_mask": torch.from_numpy(padded)}
+    blocks = {} if blocked is None else {"attn_mask": torch.from_numpy(blocked | LATER if causal else blocked)}
+    yield {**padding, **(blocks or {"is_causal": causal})}
+    keras = {
+        "attention_mask": None if blocked is None else torch.from_numpy(~blocked),
+        "value_mask": None if padded is None else torch.from_numpy(~padded),
+    }
+    sizes = {"num_heads": layer.num_heads, "query_length": LENGTH, "key_length": LENGTH, "dtype": torch.float64}
+    merged = mha_convert.to_attn_mask(**keras, causal=causal, **sizes)
+    yield {} if merged is None else {"attn_mask": merged}
+    if blocked is not None:
+        for dtype in (torch.float32, torch.float64):
+            merged = mha_convert.to_attn_mask(torch.from_numpy(~blocked), causal=causal, **sizes | {"dtype": dtype})
+            yield {**padding, "attn_mask": merged}
+
+
+ROWS_WITHOUT_KEYS = {
+    "padding": (PADDED, None, False),
+    "padding, causal": (PADDED, None, True),
+    "blocked": (None, BLOCKED, False),
+    "blocked, causal": (None, BLOCKED, True),
+    "padding, blocked": (PADDED, BLOCKED, False),
+    "padding, blocked, causal": (PADDED, BLOCKED, True),
+}
+
+
+def call_with(layer, attends):
+    """One call whose mask is handed to Keras as it is."""
+    random = np.random.default_rng(1)
+    inputs = [random.standard_normal((2, LENGTH, width)) for width in (layer.query_features, layer.key_features, layer.value_features)]  # fmt: skip
+    call = Inputs(**dict(zip(("query", "key", "value"), inputs, strict=True)), attends=attends)
+    return Case(name="x", mask="attention mask", axes=(1,), call=call, inputs=windowed(call, layer.sliding_window))
+
+
+def merged_for_keras(padded, blocked, causal):
+    """True where a query may attend, window aside."""
+    nothing = np.zeros((2, LENGTH, LENGTH), bool)
+    return ~(nothing | (False if padded is None else padded[:, None]) | (False if blocked is None else blocked) | (LATER & causal))  # fmt: skip
+
+
+@pytest.mark.parametrize("masks", ROWS_WITHOUT_KEYS)
+@pytest.mark.parametrize("case", WINDOWED, ids=ids)
+def test_a_key_blocked_by_mask_and_window_is_blocked_once(case, masks):
+    """A query without any key left gets the average of all, whichever of the two blocked each."""
+    layer = make_layer(case, "float64")
+    call = call_with(layer, merged_for_keras(*ROWS_WITHOUT_KEYS[masks]))
+    assert not call.inputs.attends.any(-1).all()
+    expected = attention(arrays(layer), call.inputs)
+    module = module_of(layer, "linear")
+    inputs = [torch.from_numpy(array) for array in (call.call.query, call.call.key, call.call.value)]
+    for given in torch_masks(layer, *ROWS_WITHOUT_KEYS[masks]):
+        output, weights = module(*inputs, average_attn_weights=False, **given)
+        np.testing.assert_allclose(weights.detach(), expected.scores, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(output.detach(), expected.output, rtol=0, atol=1e-12)
+        output, _ = module(*inputs, need_weights=False, **given)
+        np.testing.assert_allclose(output.detach(), expected.output, rtol=0, atol=1e-12)
+
+
+def test_genuine_keras_agrees_on_rows_without_any_key(keras_installed):
+    """Without scores: with them, Keras gives zeros for such rows since 3.10. Its scale is a float32 there."""
+    with GenuineKeras() as keras:
+        for case in WINDOWED:
+            layer = make_layer(case, "float64")
+            calls = [call_with(layer, merged_for_keras(*masks)) for masks in ROWS_WITHOUT_KEYS.values()]
+            for call, (_, alone) in zip(calls, keras.results(layer, arrays(layer), calls), strict=True):
+                np.testing.assert_allclose(attention(arrays(layer), call.inputs).output, alone, rtol=0, atol=1e-6)
+
+
+def test_a_float_mask_is_added_inside_a_window():
+    """Biases of either sign, and what is minus infinity stays out altogether."""
+    layer = make_layer(WINDOWED[1], "float64")
+    module, plain = module_of(layer, "linear"), module_of(make_layer(CASES[0], "float64"), "linear")
+    x, bias = torch.randn(2, LENGTH, 8).double(), torch.randn(LENGTH, LENGTH).double() * 3
+    bias[4] = -torch.inf
+    bias[4, 3] = 1.0
+    far = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs() >= layer.sliding_window
+    for options in ({}, {"need_weights": False}):
+        expected = plain(x, x, x, attn_mask=bias.masked_fill(far, -torch.inf), **options)[0]
+        torch.testing.assert_close(module(x, x, x, attn_mask=bias, **options)[0], expected)
+    bias[2, :4] = -torch.inf  # all that the window shows
+    _, weights = module(x, x, x, attn_mask=bias)
+    torch.testing.assert_close(weights[:, 2], torch.tensor([0, 0, 0, 0, 0.5, 0.5]).double().expand(2, -1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_rows_without_any_key_are_finite_in_every_dtype(dtype):
+    module = module_of(make_layer(WINDOWED[1]), "linear").to(dtype)
+    x = torch.randn(2, LENGTH, 8).to(dtype)
+    sizes = {"num_heads": 4, "query_length": LENGTH, "dtype": dtype}
+    given = {"attn_mask": mha_convert.to_attn_mask(value_mask=torch.from_numpy(~PADDED), causal=True, **sizes)}
+    for masks in (given, {"key_padding_mask": torch.from_numpy(PADDED), "is_causal": True}):
+        _, weights = module(x, x, x, **masks)
+        torch.testing.assert_close(weights[1, 5], torch.full((LENGTH,), 1 / LENGTH).to(dtype), rtol=0, atol=0.02)
 
 
 @pytest.mark.parametrize("case", [*GROUPED_OR_AXES, *ONLY_LINEAR], ids=ids)

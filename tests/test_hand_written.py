@@ -19,6 +19,8 @@ from mha_convert.attention_rows import read_attention
 from mha_convert.layers import survey
 from mha_convert.pipeline import explain_file
 
+pytestmark = pytest.mark.xdist_group("hand_written")  # one process of pytest makes its files, not each
+
 TUTORIAL = "num_heads=3,query=wq,key=wk,value=wv,output=dense"
 DENSE = "num_heads={},query=dense_{},key=dense_{},value=dense_{},output=dense_{}"
 RAW = "num_heads=4,num_key_value_heads=2,query=w_q,key=w_k,value=w_v,output=w_o,query_bias=b_q,key_bias=b_k,value_bias=b_v"

@@ -20,6 +20,8 @@ from safetensors.numpy import load_file
 from mha_convert.errors import MhaConvertError
 from mha_convert.pipeline import plan_file
 
+pytestmark = pytest.mark.xdist_group("hostile")  # one process of pytest makes its files, not each
+
 VERBS = ("inspect", "convert", "verify")
 SECONDS, MEGABYTES = 5, 500  # a verb
 # How h5py, HDF5, zipfile, zlib and json speak; a user should not have to.

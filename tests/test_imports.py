@@ -16,10 +16,11 @@ ALLOWED = {
     "limits": set(),
     "hdf5": set(),
     "locations": set(),
+    "signals": set(),
     "readers": {"hdf5"},
     "layers": set(),
     "layouts": set(),
-    "writers": set(),
+    "writers": {"signals"},
     "modules": set(),
     "conversion": set(),
     "description": set(),
@@ -37,7 +38,7 @@ ALLOWED = {
     "explain": {"conversion", "document", "inspection", "layouts", "explain_unprojected"},
     "explain_unprojected": {"document"},
     "cli": {"alignment", "attention_rows", "document", "explain", "hdf5", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "signals"},
     "__init__": {"attention_rows", "conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "renaming", "verification", "writers"},
 }  # fmt: skip
 HEAVY = ("torch", "tensorflow", "keras", "jax")

@@ -26,6 +26,8 @@ from mha_convert.inspection import inspection_as_json, inspection_as_text
 from mha_convert.layers import multi_head_attention, survey
 from mha_convert.layers.storages import merged, unpacked
 
+pytestmark = pytest.mark.xdist_group("quantized")  # one process of pytest makes its files, not each
+
 OLD = TESTS / "golden" / "keras-3.12.4-quantized"
 FORMATS = ("model.keras", "folder", "model.weights.h5", "model.h5", "checkpoint/ck", "export")
 MERGED = FORMATS[:3]  # the formats in which Keras merges LoRA adapters, and quantizes again

@@ -183,7 +183,7 @@ def test_nothing_is_imported_by_name_from_a_configuration(golden, tmp_path):
     with zipfile.ZipFile(source) as a, zipfile.ZipFile(tmp_path / "x.keras", "w") as b:
         config = json.loads(a.read("config.json"))
         for layer in config["config"]["layers"]:
-            layer["module"], layer["registered_name"] = "os", "os>system"
+            layer["module"], layer["registered_name"] = "mine", "os>system"
         b.writestr("config.json", json.dumps(config))
         b.writestr("metadata.json", a.read("metadata.json"))
         b.writestr("model.weights.h5", a.read("model.weights.h5"))
@@ -211,7 +211,7 @@ def test_external_storage_is_refused(golden, tmp_path):
 
 
 def test_json_that_is_none_is_refused(golden, tmp_path):
-    for content, fact in ((b"{", "is not valid JSON"), (b"[]", "holds list, not an object")):
+    for content, fact in ((b"{", "is not valid JSON"), (b"[]", "holds a list, not an object")):
         with (
             zipfile.ZipFile(golden / "keras-3.15.1/square.keras") as a,
             zipfile.ZipFile(tmp_path / "x.keras", "w") as b,

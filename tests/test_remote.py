@@ -20,6 +20,8 @@ import pytest
 import mha_convert
 from mha_convert import locations
 
+pytestmark = pytest.mark.xdist_group("remote")  # one process of pytest makes its files, not each
+
 SOURCES = {  # what is put into a store, and the URL's end that is read
     "square.keras": ("keras-3.15.1/square.keras", ""),
     "square.weights.h5": ("keras-3.15.1/square.weights.h5", ""),

@@ -147,7 +147,9 @@ def test_an_error_in_a_thread_is_the_same_error(tmp_path, monkeypatch):
     layer = make_layer(WIDE)
     layer.query.kernel.read()[-1, -1, -1] = 1e9
     layer.output.kernel.read()[0, 0, 0] = 1e8
-    with pytest.raises(LayoutError, match=r"^layer: query.kernel: 1e\+09 is too large for float16"):
+    with pytest.raises(
+        LayoutError, match=r"^Layer .layer.: its query kernel holds 1e\+09, which is too large for float16"
+    ):
         mha_convert.write(tmp_path / "x.safetensors", tensors_of([layer], "linear", dtype="float16"))
 
     def full(file, content):

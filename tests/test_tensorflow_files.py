@@ -19,6 +19,8 @@ from mha_convert.layers import survey
 from mha_convert.readers._bundle import DTYPES, STRING, checksum, open_bundle
 from mha_convert.readers._protobuf import MESSAGES, REPEATED, message_classes
 
+pytestmark = pytest.mark.xdist_group("tensorflow_files")  # one process of pytest makes its files, not each
+
 CORPUS = SHARED / "corpus" / "files"
 INDICES = [path for root in (CORPUS, SHARED / "real") for path in sorted(root.rglob("*.index"))]
 PREFIXES = [path.with_suffix("") for path in INDICES if path.parent.name != "ckpt-index-only"]

@@ -26,6 +26,8 @@ from mha_convert.verification import unprojected, verify
 from mha_convert.verification.formula import Inputs
 from mha_convert.writers.torch_file import as_tensor
 
+pytestmark = pytest.mark.xdist_group("unprojected")  # one process of pytest makes its files, not each
+
 LAYOUTS = ("mha", "linear", "qkv", "separate")
 ROOT = SHARED / "corpus" / "files"
 FILES = [

@@ -18,6 +18,7 @@ from ..locations import (
     seekable,
     standard_input,
     store_errors,
+    watching,
 )
 from . import keras_folder, keras_zip, legacy_hdf5, saved_model, sharded, tf_checkpoint, weights_hdf5
 from ._config import Json, read_architecture
@@ -63,8 +64,9 @@ def read(path: StrPath, *, config: StrPath | None = None, trust: bool = False) -
     """
     if str(path) == STANDARD_INPUT == str(config):
         raise ReadError("Standard input: is one file, and two are asked of it. Give SOURCE or --config as a path.")
-    with trusting(trust):
-        return described(from_anywhere(path), path, config)
+    with trusting(trust), watching() as files:
+        checkpoint = described(from_anywhere(path), path, config)
+        return replace(checkpoint, files=tuple(files.values()))
 
 
 def described(source: Path, path: StrPath, config: StrPath | None) -> Checkpoint:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 REFERENCES = ("numpy", "keras")
 NUMPY = "the Keras formula in NumPy (float64)"
 BOUND = 1e-10
+VAGUE = 1e-3  # of the largest value: a comparison that allows more says nothing
+UNPROVEN = "Give --reference none to convert it unproven"
+OTHERS = ", or the names of the other layers with --layer"
 Progress = Callable[[str, int, int], None]
 
 
@@ -164,7 +167,7 @@ class LayerProof:
     @classmethod
     def begin(cls, item: LayerPlan, plan: Plan, target: StoredTarget) -> "LayerProof":
         """Read both files again and make the bit-for-bit statement."""
-        arrays = source_arrays(item.layer)
+        arrays = source_arrays(item.layer, alone=len(plan.layers) == 1)
         dtype = plan.dtype or item.layer.dtype
         exact, found, stored = {}, {}, []
         for rule in item.rules:
@@ -186,7 +189,8 @@ class LayerProof:
         from ..writers.torch_file import as_tensor
 
         layer, maths = self.item.layer, MATHEMATICS[type(self.item.layer)]
-        calls = maths.cases(layer, self.arrays)
+        with np.errstate(over="ignore", invalid="ignore"):
+            calls = maths.cases(layer, self.arrays)
         exact = {**self.found, **{key: as_tensor(array) for key, array in self.exact.items()}}
         module = module_in_float64(self.item.module, exact)
         genuine = keras.results(layer, self.arrays, calls) if keras else [None] * len(calls)
@@ -194,11 +198,13 @@ class LayerProof:
             by_formula = pool.submit(self.expected, maths, calls)
             results = [run(module, case, layer.num_heads) for case in calls]
             expected = by_formula.result()
+        self.refuse_vague(expected)
         for case, result, ours, slack in zip(calls, results, expected.results, expected.honest, strict=True):
             yield from self.compare(case, result, (ours, ours.output), NUMPY, slack)
         if keras:
             room = {"inside": maths.keras_roundoff, "outside": FLOAT64}
-            allowed = apart(maths.arithmetic_effect(self.arrays, together(calls), **room), calls)
+            with np.errstate(over="ignore", invalid="ignore"):
+                allowed = apart(maths.arithmetic_effect(self.arrays, together(calls), **room), calls)
             for case, result, theirs, slack in zip(calls, results, genuine, allowed, strict=True):
                 if theirs:
                     yield from self.compare(case, result, theirs, keras.name, slack)
@@ -211,6 +217,23 @@ class LayerProof:
                 result = run(module, case, layer.num_heads)
                 yield from self.compare(case, result, (ours, ours.output), NUMPY, allowed_here, weights="stored")
 
+    def refuse_vague(self, expected: Expected) -> None:
+        """An error where numbers are so large that float64 cannot tell a right result from a wrong one."""
+        results = zip(expected.results, expected.honest, strict=True)
+        if all(
+            room.scores.max() <= VAGUE * (np.abs(ours.scores).max() or 1.0)
+            and np.isfinite([np.abs(ours.output).max(), room.output.max()]).all()  # outputs may cancel to nothing
+            for ours, room in results
+        ):
+            return
+        sizes = {name: float(np.abs(array).max(initial=0.0)) for name, array in self.arrays.items()}
+        name = max(sizes, key=sizes.__getitem__)
+        raise VerificationError(
+            f"Layer '{printable(self.item.layer.name)}': its {name.replace('.', ' ')} holds numbers as large as "
+            f"{sizes[name]:.3g}, so that float64 cannot tell a right result from a wrong one. {UNPROVEN}."
+        )
+
+    @np.errstate(over="ignore", invalid="ignore")
     def expected(self, maths: Mathematics, calls: Sequence[Case]) -> Expected:
         """By the formula, for all calls at once."""
         every = together(calls)
@@ -252,8 +275,11 @@ class LayerProof:
             )
 
 
-def source_arrays(layer: AnyAttention) -> dict[str, Array]:
-    """Keras' arrays in float64, read again; NaN and infinity cannot be proven and are refused."""
+def source_arrays(layer: AnyAttention, *, alone: bool = True) -> dict[str, Array]:
+    """Keras' arrays in float64, read again; NaN and infinity cannot be proven and are refused.
+
+    A layer that is not ``alone`` can be left out.
+    """
     arrays = {}
     for name, variable in layer.arrays.items():
         with np.errstate(invalid="ignore"):  # a signalling NaN, which is refused below
@@ -262,7 +288,7 @@ def source_arrays(layer: AnyAttention) -> dict[str, Array]:
         if odd:
             raise VerificationError(
                 f"Layer '{printable(layer.name)}': its {name.replace('.', ' ')} holds {odd} NaN or infinite numbers of "
-                f"{array.size}, so equality means nothing. Give --reference none to convert it unproven."
+                f"{array.size}, so equality means nothing. {UNPROVEN}{'' if alone else OTHERS}."
             )
     return arrays
 
@@ -285,10 +311,10 @@ def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str)
     """The stored tensor is the float64 conversion, rounded once: every bit, block by block."""
     import torch
 
-    subject = f"{item.layer.name}: {rule.target}"
+    subject = f"Layer '{printable(item.layer.name)}': its tensor '{printable(item.key(rule.target))}'"
     bits = np.dtype(f"i{conversion.numpy_dtype(dtype).itemsize}")
     actual = found.contiguous().view(getattr(torch, bits.name)).numpy().reshape(-1)
-    start, different, first, rounded = 0, 0, None, False
+    start, different, first, rounded, vanished = 0, 0, None, False, 0
     for exact in conversion.blocks(rule, item, "float64"):
         wanted = conversion.round_once(exact, dtype, subject).reshape(-1)
         differs = actual[start : start + wanted.size] != wanted.view(bits)
@@ -296,7 +322,9 @@ def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str)
             place = int(differs.argmax())
             first = first or (start + place, float(wanted[place]))
             different += int(differs.sum())
-        rounded = rounded or bool((wanted.astype(np.float64) != exact.reshape(-1)).any())
+        changed = wanted.astype(np.float64) != exact.reshape(-1)
+        rounded = rounded or bool(changed.any())
+        vanished += int((changed & (wanted == 0)).sum())
         start += wanted.size
     if first:
         index = tuple(int(i) for i in np.unravel_index(first[0], found.shape))
@@ -305,7 +333,9 @@ def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str)
             f"{different} of {actual.size} numbers, first at {list(index)}: {float(found[index]):.9g}, "
             f"expected {first[1]:.9g}. Do not use this target; convert again."
         )
-    return StoredTensor(layer=item.layer.name, key=item.key(rule.target), dtype=dtype, rounded=rounded)
+    return StoredTensor(
+        layer=item.layer.name, key=item.key(rule.target), dtype=dtype, rounded=rounded, vanished=vanished
+    )
 
 
 def refuse_failure(comparison: Comparison) -> None:

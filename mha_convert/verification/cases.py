@@ -134,7 +134,7 @@ def balance(arrays: Mapping[str, Array], inputs: Inputs) -> float:
     largest = float(np.abs(raw_scores(heads[0], heads[1])).max())
     if not 0 < largest < np.inf:
         return 1.0
-    return float(2.0 ** np.clip(np.round(np.log2(WANTED_SCORE / largest) / 2), -30, 30))
+    return float(2.0 ** np.round(np.log2(WANTED_SCORE / largest) / 2))
 
 
 def masks(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,9 +41,12 @@ class GenuineKeras:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process and remove its files."""
+        """End the process and remove its files; after an error or an interruption nobody waits for its answer."""
         if self.process and self.process.stdin and self.process.stdout:
-            self.process.stdin.close()
+            if kind is not None:
+                self.process.kill()
+            with suppress(OSError):  # it may be gone
+                self.process.stdin.close()
             self.process.wait()
             self.process.stdout.close()
         self.messages.close()

@@ -43,7 +43,18 @@ def write(path: Path, tensors: Sequence[Tensor], description: str) -> None:
     own = {DESCRIPTION: {"text": description}} if description else {}
     state._metadata = OrderedDict({"": {"version": 1}} | own)  # type: ignore[attr-defined]
     with path.open("wb") as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:  # torch ends its zip nevertheless, and that error hides the disk's
+            raise first_of(error) from error
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The operating system's error that this one came from, or itself."""
+    before: BaseException | None = error
+    while before is not None and not isinstance(before, OSError):
+        before = before.__context__
+    return before or error
 
 
 def as_tensor(array: Array) -> "torch.Tensor":
