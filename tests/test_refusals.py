@@ -172,6 +172,35 @@ def test_a_group_within_vars_is_refused(golden, tmp_path):
         mha_convert.convert_file(source, tmp_path / "x.safetensors")
 
 
+def moved(path, one, other, by):
+    """Let the array ``one`` of a file lie where ``other`` lies, and ``by`` bytes further."""
+    with h5py.File(path) as file:
+        old, new = file[one].id.get_offset(), file[other].id.get_offset() + by
+    content = path.read_bytes()
+    assert content.count(old.to_bytes(8, "little")) == 1
+    path.write_bytes(content.replace(old.to_bytes(8, "little"), new.to_bytes(8, "little")))
+
+
+@pytest.mark.parametrize(("other", "by"), [("key", 0), ("value", 64)], ids=["all bytes", "some bytes"])
+def test_two_arrays_in_the_same_bytes_are_refused(golden, tmp_path, other, by):
+    source = tmp_path / "x.weights.h5"
+    shutil.copy(golden / "keras-3.15.1/square.weights.h5", source)
+    group = "layers/multi_head_attention"
+    moved(source, f"{group}/query_dense/vars/0", f"{group}/{other}_dense/vars/0", by)
+    with pytest.raises(mha_convert.ReadError, match="lies in bytes of the file that another array has, too"):
+        mha_convert.convert_file(source, tmp_path / "x.safetensors")
+
+
+def test_one_array_under_two_names_is_converted(golden, tmp_path):
+    source = tmp_path / "x.weights.h5"
+    shutil.copy(golden / "keras-3.15.1/square.weights.h5", source)
+    with h5py.File(source, "r+") as file:
+        layer = file["layers/multi_head_attention"]
+        del layer["key_dense/vars/0"]
+        layer["key_dense/vars/0"] = layer["query_dense/vars/0"]
+    assert mha_convert.convert_file(source, tmp_path / "x.safetensors").proven
+
+
 def test_an_unknown_layer_name_lists_the_known_ones(samples, tmp_path):
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt", layers=["attn"])
@@ -340,6 +369,10 @@ def put(place, shape):
             "output kernel (4, 6, 32) does not begin with (heads, value_dim) = (4, 8)",
         ),
         (put("query_dense/vars/1", (8, 4)), "query bias (8, 4) is not (4, 8)"),
+        (
+            lambda layer: layer.move("output_dense/vars/1", "output_dense/vars/2"),
+            "its output is stored as 0 float32 (4, 8, 32), 2 float32 (32,): numbers other than 0, 1, …",
+        ),
     ],
 )
 def test_layers_that_are_not_quite_attention_are_named_and_block(golden, tmp_path, edit, reason):

@@ -12,9 +12,9 @@ from typing import Any
 
 from .mutations import Mutant, mutate
 from .seeds import Seed
-from .trial import FAILURES, FINE, SECONDS, Outcome, timed
+from .trial import FAILURES, FINE, WALL, Outcome, timed
 
-PATIENCE = 3 * SECONDS  # until a worker that its own alarm does not reach is ended
+PATIENCE = 2 * WALL  # until a worker that its own alarm does not reach is ended
 FORK = multiprocessing.get_context("fork")
 Task = tuple[int, int]  # which seed, and the mutation's number
 
