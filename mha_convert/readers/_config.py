@@ -19,6 +19,7 @@ ATTENTION_TAKES_MASKS = (2, 10)
 MODELS = ("Functional", "Model", "Sequential")
 ALWAYS_LIST_LAYERS = ("Functional", "Sequential")  # a class of a user's own may be called Model
 HOLD_WEIGHTS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")  # always; of four projections
+KERNELS = 4  # of attention
 FLOATS = ("float", "bfloat")
 MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
 
@@ -148,6 +149,8 @@ def checked_model(document: Json, source: object) -> Json:
             continue
         if name not in MODELS and not all(isinstance(layer, dict) and "class_name" in layer for layer in layers):
             continue
+        if layers and name in HOLD_WEIGHTS and not is_own_class:
+            raise malformed(source, f"an attention layer of class '{name}' lists layers, as models do")
         for layer in layers:
             if not isinstance(layer, dict):
                 raise malformed(source, f"a layer of '{printable(name, 40)}' is {kind_of(layer)}, no object")
@@ -233,17 +236,30 @@ def check_names_all(model: Json, strangers: Sequence[str], source: object) -> No
         )
 
 
-def check_holds_attention(root: Group, model: Json, source: object) -> None:
-    """Attention that the configuration names is in the file; layers that two models share are there once."""
-    held = [f"/{group.name}" for group in root.walk()]
+def check_holds_attention(root: Group, model: Json, source: object, *, may_be_unnamed: bool = False) -> None:
+    """Attention that the configuration names is in the file; layers that two models share are there once.
+
+    Args:
+        root: what the file holds.
+        model: the model's JSON.
+        source: the file.
+        may_be_unnamed: whether some layers may lie in groups that no entry of the JSON was found for.
+    """
+    held = [f"/{group.name}" for group in root.walk() if any(part.variables for part in group.walk())]
     named = (layer_config(entry) for _, entry in descendants(model))
     asked = [layer.name for layer in named if layer.class_name in HOLD_WEIGHTS]
-    missing = [name for name in asked if not any(place.endswith(f"/{name}") for place in held)]
-    if missing:
+    missing = dict.fromkeys(name for name in asked if not any(place.endswith(f"/{name}") for place in held))
+    if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
         raise ReadError(
-            f"{source}: its configuration names the attention layer '{printable(missing[0])}', of which it holds no "
+            f"{source}: its configuration names the attention layer '{printable(next(iter(missing)))}', of which it holds no "
             "weights. The file was changed or put together from two models; save the model again."
         )
+
+
+def unnamed_attention(root: Group) -> int:
+    """At most so many groups without an entry are attention: one has four kernels."""
+    arrays = [sum(len(part.variables) for part in group.walk()) for group in root.walk() if group.config is None]
+    return sum(count >= KERNELS for count in arrays)
 
 
 def mapping(value: Any) -> Json:

@@ -95,8 +95,8 @@ def read_weights(
     namer = Namer(version, path, is_separate=architecture is not None)
     tree = namer.group(root, "", "", model or {}, outermost=True)
     check_fits(tree, architecture, path)
-    if not between(version, VISITED_LAYERS_DO_NOT_COUNT):
-        check_holds_attention(tree, model or {}, path)
+    may_be_unnamed = between(version, VISITED_LAYERS_DO_NOT_COUNT)
+    check_holds_attention(tree, model or {}, path, may_be_unnamed=may_be_unnamed)
     check_units(tree, path)
     notes = (
         *lost_in_nested_lists(tree, version, root),

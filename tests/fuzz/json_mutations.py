@@ -87,11 +87,13 @@ def setting(rng: Random, document: Any) -> str:
 
 def delete(rng: Random, document: Any) -> str:
     """A member of the attention's entry, or of any object, is gone."""
+    if not isinstance(document, dict) or not document:  # an earlier change left nothing else
+        return "nothing"
     chosen = rng.choice(attention(document) or [document])
     item = rng.choice(
         [chosen, chosen.get("config", chosen), *(place[0] for place in [rng.choice(list(places(document)))])]
     )
-    if not item:
+    if not item or not isinstance(item, (dict, list)):
         return "nothing"
     key = rng.choice(list(item)) if isinstance(item, dict) else rng.randrange(len(item))
     del item[key]

@@ -1,6 +1,7 @@
 """Hypothesis strategies: models' JSON and HDF5 trees that look like Keras' from afar, with odd values everywhere."""
 
 import json
+import math
 import zipfile
 from io import BytesIO
 from typing import Any
@@ -39,6 +40,7 @@ def layers(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
 
 MODELS = st.recursive(SETTING, layers, max_leaves=5)
 DTYPES = st.sampled_from(("<f4", "<f2", "<f8", ">f4", "<i4", "|i1", "|u1", "|V2", "|S3", "|b1", "<c8"))
+LEGACY_ROLES = ("query", "key", "value", "attention_output")
 SHAPES = of_numpy.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)
 KEPT = st.sampled_from(
     ("layer_names", "weight_names", "keras_version", "backend", "name", "model_config", "layer_names0")
@@ -93,9 +95,16 @@ def fill(group: h5py.Group, attributes: dict[str, Any], members: dict[str, Any])
         group.attrs[name] = np.array(value, "S30") if isinstance(value, list) else value
     for name, (first, second) in members.items():
         if isinstance(first, str):
-            group.create_dataset(name, data=np.zeros(second, first))
+            group.create_dataset(name, data=numbers(second, first))
         else:
             fill(group.create_group(name), first, second)
+
+
+def numbers(shape: tuple[int, ...], dtype: str) -> Any:
+    """An array in which no number is its neighbour's, as far as the dtype has numbers."""
+    if np.dtype(dtype).kind in "SV":
+        return np.zeros(shape, dtype)
+    return (np.arange(math.prod(shape)) % 101).reshape(shape).astype(dtype)
 
 
 @st.composite
@@ -114,14 +123,44 @@ def archives(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def legacy(draw: st.DrawFn) -> bytes:
-    """A legacy ``.h5`` file with a model's JSON."""
-    memory = BytesIO(draw(weights()))
-    with h5py.File(memory, "r+") as file:
+    """A legacy ``.h5`` file: anything that has such lists, or a layer in which one thing may be odd."""
+    memory = BytesIO(draw(weights()) if draw(st.booleans()) else b"")
+    with h5py.File(memory, "r+" if memory.getvalue() else "w") as file:
+        entry = {"class_name": "MultiHeadAttention", "config": {"name": "attn", **draw(attention_of_lists(file))}}
+        entry["config"] |= draw(SETTING) if draw(st.integers(0, 2)) == 2 else {}
+        model = {"class_name": "Functional", "config": {"name": "model", "layers": [entry]}}
+        model = draw(layers(MODELS)) if draw(st.integers(0, 3)) == 3 else model
+        file.attrs["model_config"] = json.dumps(model)[:60_000]
         file.attrs["layer_names"] = np.array(["attn"], "S4")
-        top = file.require_group("attn") if "attn" not in file or isinstance(file["attn"], h5py.Group) else None
-        if top is not None:
-            top.attrs["weight_names"] = np.array(
-                draw(st.lists(st.sampled_from(("q/kernel:0", "query/kernel:0", "0")), max_size=3)), "S20"
-            )
-        file.attrs["model_config"] = json.dumps(draw(layers(MODELS)))[:60_000]
     return memory.getvalue()
+
+
+LEGACY_CHANGES = st.sampled_from(
+    ("nothing", "nothing", "nothing", "left out", "twice", "other shape", "other dtype", "name")
+)
+
+
+@st.composite
+def attention_of_lists(draw: st.DrawFn, file: h5py.File) -> dict[str, Any]:
+    """Write one layer; gives the settings that it was made with."""
+    heads, size, features = (draw(st.integers(1, 3)) for _ in range(3))
+    inner, outer = (features, heads, size), (heads, size, features)
+    shapes = {role: outer if role == "attention_output" else inner for role in LEGACY_ROLES}
+    has_bias, change, odd = draw(st.booleans()), draw(LEGACY_CHANGES), draw(st.sampled_from(LEGACY_ROLES))
+    if isinstance(file.get("attn"), h5py.Dataset):
+        del file["attn"]
+    group, listed = file.require_group("attn"), []
+    for role, kernel in shapes.items():
+        biases = {"bias:0": kernel[2:] if role == "attention_output" else kernel[1:]} if has_bias else {}
+        for name, shape in {"kernel:0": kernel, **biases}.items():
+            is_odd = role == odd and name == "kernel:0"
+            if is_odd and change == "left out":
+                continue
+            shape = draw(SHAPES) if is_odd and change == "other shape" else shape
+            dtype = draw(DTYPES) if is_odd and change == "other dtype" else "<f4"
+            place = f"attn/{draw(WORDS) if is_odd and change == 'name' else role}/{name}"
+            listed += [place] * (2 if is_odd and change == "twice" else 1)
+            if place not in group:
+                group.create_dataset(place, data=numbers(shape, dtype))
+    group.attrs["weight_names"] = np.array(listed, "S80")
+    return {"num_heads": heads, "key_dim": size, "value_dim": size, "use_bias": has_bias, "dropout": 0.0}

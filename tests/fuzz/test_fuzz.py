@@ -12,7 +12,7 @@ from fuzz.mutations import mutate
 from fuzz.second_reader import Content, Facts, Stored, disagreements
 from fuzz.seeds import CONFIG, project_seeds
 from fuzz.trial import message_outcome, written
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 
 import mha_convert
 from mha_convert.errors import MhaConvertError
@@ -21,6 +21,8 @@ PROJECT = Path(__file__).parents[2]
 FOUND = json.loads((Path(__file__).parent / "found.json").read_text())
 MUTANTS = 400
 FEW = settings(max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
+
+UNTIL_FOUND = settings(FEW, phases=[Phase.generate])
 
 
 def run_fuzzer(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -84,6 +86,25 @@ def test_any_hdf5_tree_is_proven_or_refused(content):
 @given(strategies.legacy())
 def test_any_legacy_hdf5_is_proven_or_refused(content):
     convert(content, "x.h5")
+
+
+def is_converted(content: bytes, name: str) -> bool:
+    """Whether it is one of those that are not refused."""
+    with written({name: content}, name) as source:
+        try:
+            mha_convert.convert_file(source, source.parent / "x.safetensors", layout="linear")
+        except MhaConvertError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [(strategies.archives, "x.keras"), (strategies.weights, "x.weights.h5"), (strategies.legacy, "x.h5")],
+    ids=["keras", "weights", "legacy"],
+)
+def test_some_of_what_hypothesis_makes_is_converted(made, name):
+    assert find(made(), lambda content: is_converted(content, name), settings=UNTIL_FOUND)
 
 
 ARRAYS = {
