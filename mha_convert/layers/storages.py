@@ -21,7 +21,7 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def in_sequence(names: Iterable[str]) -> list[str]:
-    """Keras' numbers of a layer's variables in order; [] for other names, and for numbers with a gap: one is missing."""
+    """Keras' numbers of a layer's variables in order; [] for other names, and where one is missing."""
     given = set(names)
     numbers = [str(number) for number in range(len(given))]
     return numbers if given == set(numbers) else []

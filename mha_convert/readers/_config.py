@@ -251,8 +251,8 @@ def check_holds_attention(root: Group, model: Json, source: object, *, may_be_un
     missing = dict.fromkeys(name for name in asked if not any(place.endswith(f"/{name}") for place in held))
     if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
         raise ReadError(
-            f"{source}: its configuration names the attention layer '{printable(next(iter(missing)))}', of which it holds no "
-            "weights. The file was changed or put together from two models; save the model again."
+            f"{source}: its configuration names the attention layer '{printable(next(iter(missing)))}', of which it holds "
+            "no weights. The file was changed or put together from two models; save the model again."
         )
 
 
