@@ -250,9 +250,10 @@ def check_holds_attention(root: Group, model: Json, source: object, *, may_be_un
     asked = [layer.name for layer in named if layer.class_name in HOLD_WEIGHTS]
     missing = dict.fromkeys(name for name in asked if not any(place.endswith(f"/{name}") for place in held))
     if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
+        first = printable(next(iter(missing)))
         raise ReadError(
-            f"{source}: its configuration names the attention layer '{printable(next(iter(missing)))}', of which it holds "
-            "no weights. The file was changed or put together from two models; save the model again."
+            f"{source}: its configuration names the attention layer '{first}', of which it holds no weights. "
+            "The file was changed or put together from two models; save the model again."
         )
 
 
