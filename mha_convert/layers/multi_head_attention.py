@@ -82,13 +82,15 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
 
 
 def without_kernels(group: Group) -> Lookalike | None:
-    """What is Keras' own class by its configuration, and holds nothing that could be a kernel; None for all else."""
+    """What is Keras' own class by its configuration, and holds no kernels, or one alone; None for all else."""
     config = group.config
     if config is None or config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES:
         return None
-    if any(len(variable.shape) > 1 for part in group.walk() for variable in part.variables.values()):
+    kernels = [variable for part in group.walk() for variable in part.variables.values() if len(variable.shape) > 1]
+    if len(kernels) > 1 or (kernels and group.children):
         return None
-    reason = f"it is {printable(config.title)} by its configuration, and the file holds no kernel of it"
+    held = "one kernel" if kernels else "no kernel"
+    reason = f"it is {printable(config.title)} by its configuration, and the file holds {held} of it"
     next_step = "Save the model again; this file lost weights, or was put together from two models"
     return Lookalike(name=group.name, kind=MHA, reason=reason, next_step=next_step, blocking=True, variables=())
 
