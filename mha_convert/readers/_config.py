@@ -236,7 +236,9 @@ def check_names_all(model: Json, strangers: Sequence[str], source: object) -> No
         )
 
 
-def check_holds_attention(root: Group, model: Json, source: object, *, may_be_unnamed: bool = False) -> None:
+def check_holds_attention(
+    root: Group, model: Json, source: object, *, may_be_unnamed: bool = False, repeats_shared_layers: bool = False
+) -> None:
     """Attention that the configuration names is in the file; layers that two models share are there once.
 
     Args:
@@ -244,13 +246,18 @@ def check_holds_attention(root: Group, model: Json, source: object, *, may_be_un
         model: the model's JSON.
         source: the file.
         may_be_unnamed: whether some layers may lie in groups that no entry of the JSON was found for.
+        repeats_shared_layers: whether shared layers are there as often as the JSON names them.
     """
     held = [f"/{group.name}" for group in root.walk() if any(part.variables for part in group.walk())]
-    named = (layer_config(entry) for _, entry in descendants(model))
-    asked = [layer.name for layer in named if layer.class_name in HOLD_WEIGHTS]
-    missing = dict.fromkeys(name for name in asked if not any(place.endswith(f"/{name}") for place in held))
+    missing = set()
+    for place, entry in descendants(model):
+        layer, last = layer_config(entry), f"/{layer_config(entry).name}"
+        if layer.class_name in HOLD_WEIGHTS:
+            is_exact = repeats_shared_layers and len(place) == 1
+            is_held = last in held if is_exact else any(name.endswith(last) for name in held)
+            missing |= set() if is_held else {layer.name}
     if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
-        first = printable(next(iter(missing)))
+        first = printable(min(missing))
         raise ReadError(
             f"{source}: its configuration names the attention layer '{first}', of which it holds no weights. "
             "The file was changed or put together from two models; save the model again."

@@ -63,7 +63,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     tree = Tree(model or {}).build(found)
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
     check_fits(own, architecture, path)
-    check_holds_attention(own, model or {}, path)
+    check_holds_attention(own, model or {}, path, repeats_shared_layers=True)
     if architecture is None:
         holding = [group for group in own.children.values() if any(inner.variables for inner in group.walk())]
         check_names_all(model or {}, [group.name for group in holding if group.config is None], path)

@@ -159,7 +159,7 @@ def disagreements(facts: list[Facts], content: Content) -> Iterator[str]:
     by_query = {}
     for owner, stored in content.stored.items():
         if "query.kernel" in stored.arrays:
-            by_query.setdefault(stored.arrays["query.kernel"][0], (owner, stored))
+            by_query.setdefault(stored.arrays["query.kernel"][0].replace("\\", "/"), (owner, stored))
     entries = dict(named_entries(content.config)) if content.config else {}
     for layer in facts:
         yield from configured(layer, entries, content)
