@@ -62,7 +62,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     if not all(role in parts for role in INNER) or not any(is_kernel(parts[role]) for role in INNER):
         return without_kernels(group)
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
-    problem = renamed(group, parts) or twice(group) or incomplete(parts)
+    problem = renamed(group, parts) or twice(group) or misplaced(group) or incomplete(parts)
     found = Restoration(problem=problem) if problem else restore(parts, group.config)
     more = computes_more(group, ancestors, known_children())
     if not more:  # a rotated key's bias, for one, would make a difference
@@ -130,6 +130,15 @@ def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
         "class, and what it computes cannot be seen",
         NEXT_STEP,
     )
+
+
+def misplaced(group: Group) -> tuple[str, str] | None:
+    """Kernels where Keras has a layer without any would be left out in silence."""
+    for name in WITHOUT_WEIGHTS:
+        inside = group.children[name].walk() if name in group.children else ()
+        if any(len(variable.shape) > 1 for part in inside for variable in part.variables.values()):
+            return f"its {name} holds kernels, which Keras' own class never has there", "Save the model again"
+    return None
 
 
 def twice(group: Group) -> tuple[str, str] | None:

@@ -39,6 +39,7 @@ BOUNDARIES = (
 )
 FOOTER, TRAILER = 48, 5  # bytes of a checkpoint's index: its end, and what stands behind each block
 CONFIG = "config.json"
+RESEALED = "block with its checksum"
 Places = Sequence[int]
 
 
@@ -325,7 +326,7 @@ def index_block(rng: Random, content: bytes, others: Sequence[Seed]) -> tuple[by
     checked = block + content[end : end + 1]
     checksum = google_crc32c.value(checked)
     masked = ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    return checked + struct.pack("<I", masked) + content[end + TRAILER :], f"block with its checksum: {what}"
+    return checked + struct.pack("<I", masked) + content[end + TRAILER :], f"{RESEALED}: {what}"
 
 
 def meta_offset(content: bytes) -> int:

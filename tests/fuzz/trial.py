@@ -19,7 +19,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from .mutations import Mutant
+from .mutations import RESEALED, Mutant
 from .second_reader import Facts, content_of, disagreements
 from .seeds import CONFIG, Seed
 
@@ -213,7 +213,7 @@ def judged(mutant: Mutant, facts: list[Facts], expected: list[Facts] | None) -> 
     if expected == facts and (mutant.in_place or any(seed.format.startswith(name) for name in CHECKED)):
         return Outcome(PROVEN, "as the seed")
     if any(seed.format.startswith(name) for name in CHECKED):
-        return judged_by_checksum(facts, expected)
+        return judged_by_bytes(mutant, facts) if RESEALED in mutant.what else judged_by_checksum(facts, expected)
     if expected and mutant.in_place and only_numbers(mutant, facts, expected):
         return Outcome(PROVEN, "other numbers")
     said = in_a_fork(mutant, facts)
@@ -225,6 +225,15 @@ def judged(mutant: Mutant, facts: list[Facts], expected: list[Facts] | None) -> 
 
 
 CHECKED = ("tfckpt", "checkpoint", "savedmodel")  # numbers and names lie under checksums
+
+
+def judged_by_bytes(mutant: Mutant, facts: list[Facts]) -> Outcome:
+    """An index that was changed and sealed again may name other places; what lies there is what is converted."""
+    content = b"".join(mutant.files.values())
+    strange = [role for layer in facts for role, array in layer.arrays.items() if array not in content]
+    return (
+        Outcome("wrong", f"numbers that lie nowhere: {strange}") if strange else Outcome(PROVEN, "where its index says")
+    )
 
 
 def judged_by_checksum(facts: list[Facts], expected: list[Facts] | None) -> Outcome:
