@@ -190,6 +190,8 @@ class Namer:
         labels = {group: child.label for group, child in node.children.items() if child.label}
         weighted = [group for group, child in node.children.items() if child.has_variables()]
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
+        if child_layers(model):
+            check_labels(self.path, labels)
         if self.is_separate and child_layers(model) and not labels:
             check_counting(self.path, model, node, weighted, entries, self.version)
         if not self.is_separate and child_layers(model):
@@ -202,7 +204,6 @@ class Namer:
                     f"{self.path}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their "
                     "names cannot be told. The file was changed or put together from two models; save the model again."
                 )
-            check_labels(self.path, labels)
             check_names_all(model, [labels.get(group, group) for group in strange], self.path)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
