@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 Renames = Mapping[str, str] | StrPath | None
 UNPROVEN = "none"
+MOST_TOLD = 2  # layers in one refusal; inspect lists them all
 KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
 
 
@@ -406,7 +407,9 @@ def unproven_roles(assumed: Sequence[AnyAttention], layers: Sequence[AnyAttentio
 
 def refusal(items: Sequence[Lookalike], others: Sequence[AnyAttention]) -> str:
     """Each layer that cannot be converted, why, and how to convert the rest."""
-    facts = "; ".join(f"layer '{printable(item.name)}' ({item.kind}) is not converted: {item.reason}" for item in items)
+    told = items[:MOST_TOLD]
+    facts = "; ".join(f"layer '{printable(item.name)}' ({item.kind}) is not converted: {item.reason}" for item in told)
+    facts += f"; and {len(items) - len(told)} more layers" if len(items) > len(told) else ""
     steps = list(dict.fromkeys(item.next_step for item in items))
     if others:
         steps.append(f"To convert the rest, give {layouts.selection([layer.name for layer in others])}")

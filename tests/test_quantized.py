@@ -487,14 +487,18 @@ def test_what_is_not_known_is_refused(variables, reason, step):
     assert (found.reason, found.next_step, found.blocking) == (reason, step, True)
 
 
-def test_a_matrix_kernel_of_a_plain_layer_is_no_error():
-    for variables in (
-        {"kernel": np.ones((4, 6), "f4")},
-        {"kernel": np.float32(1)},
-        {"kernel": np.ones((0, 2, 3), "f4")},
-    ):
-        found = multi_head_attention.match(attention(float_parts(), query=variables), ())
-        assert "kernels of rank 3 without empty axes expected" in found.reason
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        (np.ones((4, 6), "f4"), "kernels of rank 3 without empty axes expected"),
+        (np.ones((0, 2, 3), "f4"), "kernels of rank 3 without empty axes expected"),
+        (np.float32(1), "its query is stored in arrays that do not fit each other: kernel float32 ()"),
+    ],
+    ids=["a matrix", "empty", "no axes"],
+)
+def test_a_kernel_of_another_rank_is_no_error(kernel, reason):
+    found = multi_head_attention.match(attention(float_parts(), query={"kernel": kernel}), ())
+    assert reason in found.reason
 
 
 def test_only_some_kernels_quantized():

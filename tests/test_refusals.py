@@ -1,7 +1,12 @@
 """Refusals are useful: what, why, and what can be done; word for word."""
 
+import json
+import re
 import shutil
+import zipfile
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -71,30 +76,129 @@ def test_all_reasons_and_the_way_to_convert_the_rest():
 
 
 def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
-    import json
-    import zipfile
-
-    source = tmp_path / "unscaled.keras"  # of the layers' configuration only the one without a scale stays
-    with zipfile.ZipFile(golden / "keras-3.15.1/luong_bahdanau.keras") as archive, zipfile.ZipFile(source, "w") as copy:
-        for name in archive.namelist():
-            content = archive.read(name)
-            if name == "config.json":
-                config = json.loads(content)
-                kept = [entry for entry in config["config"]["layers"] if entry["config"]["name"] == "attention_1"]
-                config["config"]["layers"] = kept
-                content = json.dumps(config).encode()
-            copy.writestr(name, content)
+    source = tmp_path / "unscaled.weights.h5"  # without its configuration
+    with zipfile.ZipFile(golden / "keras-3.15.1/luong_bahdanau.keras") as archive:
+        source.write_bytes(archive.read("model.weights.h5"))
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(source, tmp_path / "x.safetensors")
     assert str(error.value) == (
         f"{source}: no attention with weights of its own in it, expected at least one; it holds 4 variables in 3 layers "
-        "(additive_attention, attention, attention_2). It also holds Attention 'attention_1': keras.layers.Attention has "
-        "no variables here (use_scale=False): nothing to convert; AdditiveAttention 'additive_attention': "
+        "(additive_attention, attention, attention_2). It also holds AdditiveAttention 'additive_attention': "
         "keras.layers.AdditiveAttention is what its name and a scale look like, and no configuration tells what it "
         "computes; Attention 'attention': keras.layers.Attention is what its name and a scale look like, and no "
         "configuration tells what it computes; Attention 'attention_2': keras.layers.Attention is what its name and a "
         "scale look like, and no configuration tells what it computes. Look at it with `mha-convert inspect`."
     )
+
+
+def changed_config(source: Path, target: Path, change: Callable[[dict], object]) -> Path:
+    """A copy of a ``.keras`` file with another configuration."""
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w") as copy:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == "config.json":
+                config = json.loads(content)
+                change(config)
+                content = json.dumps(config).encode()
+            copy.writestr(name, content)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "fact"),
+    [
+        (
+            "keras-3.15.1/sliding.keras",
+            lambda config: config["config"]["layers"].pop(),
+            "holds layer 'multi_head_attention', which its configuration does not name (it has 'input_layer')",
+        ),
+        (
+            "keras-3.15.1/sliding.keras",
+            lambda config: config["config"]["layers"][1].pop("config"),
+            "its configuration is malformed: layer 'multi_head_attention' has no config",
+        ),
+        (
+            "keras-3.15.1/sliding.keras",
+            lambda config: config["config"].pop("layers"),
+            "its configuration is malformed: the layers of 'Functional' are null, no list",
+        ),
+        (
+            "keras-3.0.5/square.keras",
+            lambda config: config["config"]["layers"].insert(1, doubled(config["config"]["layers"][1])),
+            "holds 1 layers 'multi_head_attention', 2 in its configuration, so their names cannot be told",
+        ),
+        (
+            "keras-2.15/square.keras",
+            lambda config: config["config"]["layers"][1].update(class_name="Softmax"),
+            "holds layer 'multi_head_attention', which its configuration does not name (it has 'input_1', 'attn')",
+        ),
+    ],
+    ids=["the layer is not named", "it has no config", "no layers are listed", "one too many", "of another class"],
+)
+def test_a_configuration_that_lost_the_layer_is_refused(golden, tmp_path, file, change, fact):
+    """A window, axes or a gate that only the configuration tells must not be lost in silence."""
+    source = changed_config(golden / file, tmp_path / "x.keras", change)
+    with pytest.raises(mha_convert.ReadError, match=re.escape(fact)):
+        mha_convert.convert_file(source, tmp_path / "x.safetensors", layout="linear")
+
+
+def test_legacy_hdf5_whose_configuration_lost_the_layer_is_refused(samples, tmp_path):
+    source = tmp_path / "x.h5"
+    shutil.copy(samples / "translator.h5", source)
+    with h5py.File(source, "r+") as file:
+        config = json.loads(file.attrs["model_config"])
+        layers = config["config"]["layers"]
+        config["config"]["layers"] = [entry for entry in layers if entry["class_name"] != "MultiHeadAttention"]
+        file.attrs["model_config"] = json.dumps(config)
+    with pytest.raises(mha_convert.ReadError, match="which its configuration does not name"):
+        mha_convert.convert_file(source, tmp_path / "x.safetensors")
+
+
+def doubled(entry: dict) -> dict:
+    """The same layer under another name."""
+    return {**entry, "name": "second", "config": {**entry["config"], "name": "second"}}
+
+
+def test_a_group_within_vars_is_refused(golden, tmp_path):
+    """The value's kernel would be taken for the query's."""
+    source = tmp_path / "x.weights.h5"
+    shutil.copy(golden / "keras-3.15.1/square.weights.h5", source)
+    with h5py.File(source, "r+") as file:
+        layer = file["layers/multi_head_attention"]
+        layer.move("query_dense/vars", "between")
+        layer.move("value_dense", "query_dense/vars")
+        layer.move("between", "value_dense")
+    with pytest.raises(mha_convert.ReadError, match="lies in a group 'vars', which holds nothing but arrays"):
+        mha_convert.convert_file(source, tmp_path / "x.safetensors")
+
+
+def moved(path, one, other, by):
+    """Let the array ``one`` of a file lie where ``other`` lies, and ``by`` bytes further."""
+    with h5py.File(path) as file:
+        old, new = file[one].id.get_offset(), file[other].id.get_offset() + by
+    content = path.read_bytes()
+    assert content.count(old.to_bytes(8, "little")) == 1
+    path.write_bytes(content.replace(old.to_bytes(8, "little"), new.to_bytes(8, "little")))
+
+
+@pytest.mark.parametrize(("other", "by"), [("key", 0), ("value", 64)], ids=["all bytes", "some bytes"])
+def test_two_arrays_in_the_same_bytes_are_refused(golden, tmp_path, other, by):
+    source = tmp_path / "x.weights.h5"
+    shutil.copy(golden / "keras-3.15.1/square.weights.h5", source)
+    group = "layers/multi_head_attention"
+    moved(source, f"{group}/query_dense/vars/0", f"{group}/{other}_dense/vars/0", by)
+    with pytest.raises(mha_convert.ReadError, match="lies in bytes of the file that another array has, too"):
+        mha_convert.convert_file(source, tmp_path / "x.safetensors")
+
+
+def test_one_array_under_two_names_is_converted(golden, tmp_path):
+    source = tmp_path / "x.weights.h5"
+    shutil.copy(golden / "keras-3.15.1/square.weights.h5", source)
+    with h5py.File(source, "r+") as file:
+        layer = file["layers/multi_head_attention"]
+        del layer["key_dense/vars/0"]
+        layer["key_dense/vars/0"] = layer["query_dense/vars/0"]
+    assert mha_convert.convert_file(source, tmp_path / "x.safetensors").proven
 
 
 def test_an_unknown_layer_name_lists_the_known_ones(samples, tmp_path):
@@ -170,7 +274,12 @@ def test_configuration_against_arrays_shows_both(golden, tmp_path):
         ({"attention_axes": "2"}, "attention_axes 2 is no list of integers"),
         ({"sliding_window": 3.0}, "sliding_window 3.0 is no positive integer"),
         ({"sliding_window": "3"}, "sliding_window 3 is no positive integer"),
-        ({"use_gate": 1}, "use_gate is set in the configuration, but the arrays have no gate kernel"),
+        ({"use_gate": 1}, "use_gate is 1 in the configuration, but the arrays have no gate kernel"),
+        ({"use_gate": ""}, "use_gate  is neither true nor false"),
+        ({"dropout": True}, "dropout True is not between 0 and 1"),
+        ({"sliding_window": True}, "sliding_window True is no positive integer"),
+        ({"sliding_window": 1 << 200}, "sliding_window .* is no positive integer of 64 bits"),
+        ({"attention_axes": [True]}, "attention_axes .* is no list of integers"),
         ({"num_heads": "4"}, "num_heads is '4' in the configuration, 4 in the arrays"),
         ({"key_dim": 8.5}, "key_dim is 8.5 in the configuration, 8 in the arrays"),
         ({"output_shape": 32.5}, r"output_shape is 32.5 in the configuration, \[32\] in the arrays"),
@@ -260,6 +369,10 @@ def put(place, shape):
             "output kernel (4, 6, 32) does not begin with (heads, value_dim) = (4, 8)",
         ),
         (put("query_dense/vars/1", (8, 4)), "query bias (8, 4) is not (4, 8)"),
+        (
+            lambda layer: layer.move("output_dense/vars/1", "output_dense/vars/2"),
+            "its output is stored as 0 float32 (4, 8, 32), 2 float32 (32,): numbers other than 0, 1, …",
+        ),
     ],
 )
 def test_layers_that_are_not_quite_attention_are_named_and_block(golden, tmp_path, edit, reason):
@@ -380,3 +493,15 @@ def test_grouped_heads_are_seen_without_configuration():
     layer = make_layer(CASES[0])
     assert layer.num_key_value_heads == 4
     assert replace(layer, kind="GroupQueryAttention").num_heads == 4
+
+
+def test_a_zip_whose_directory_is_no_text_is_refused(golden, tmp_path):
+    """A member's name that says it is UTF-8 and is not."""
+    source = tmp_path / "x.keras"
+    content = bytearray((golden / "keras-3.15.1/seed1.keras").read_bytes())
+    entry = content.rindex(b"PK\x01\x02")
+    content[entry + 9] |= 0x08  # names are UTF-8
+    content[entry + 46] = 0x80
+    source.write_bytes(content)
+    with pytest.raises(mha_convert.ReadError, match="a zip archive that ends too early or is damaged"):
+        mha_convert.convert_file(source, tmp_path / "x.safetensors")

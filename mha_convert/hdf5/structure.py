@@ -6,7 +6,8 @@ Nothing is read before its size is known, and no link is followed.
 import math
 from functools import partial
 from itertools import count, takewhile
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -36,6 +37,7 @@ def tree(file: Any, request: dict[str, Any]) -> dict[str, Any]:
     """
     limits, seen, objects = request["limits"], set(), 0
     root: dict[str, Any] = {}
+    pieces: list[Piece] = []
     stack = [(h5o.open(file.id, b"/"), "/", root, 1)]
     while stack:
         group, place, node, depth = stack.pop()
@@ -55,9 +57,35 @@ def tree(file: Any, request: dict[str, Any]) -> dict[str, Any]:
             text = name.decode("utf-8", "surrogateescape")
             item, found = member(group, name, request)
             node["members"][text] = found
+            if "offset" in found:
+                start = found["offset"]
+                pieces.append(Piece(start, start + found["size"], found.pop("address"), found))
             if item is not None and depth < request["depth"]:
                 stack.append((item, f"{place.rstrip('/')}/{text}", found, depth + 1))
+    refuse_shared_bytes(pieces)
     return root
+
+
+class Piece(NamedTuple):
+    """Where the numbers of an array lie; ``address`` is its description's, the same for all names of one array."""
+
+    start: int
+    end: int
+    address: int
+    node: dict[str, Any]
+
+
+def refuse_shared_bytes(pieces: list[Piece]) -> None:
+    """Arrays that lie over each other are refused; one array under two names is what h5py calls a hard link."""
+    shared: set[int] = set()
+    last: Piece | None = None
+    for piece in sorted(pieces, key=itemgetter(0, 1)):
+        if last and piece.start < last.end and piece.address != last.address:
+            shared |= {piece.address, last.address}
+        last = piece if last is None or piece.end > last.end else last
+    for piece in pieces:
+        if piece.address in shared:
+            piece.node["refused"] = refused(DAMAGED, "lies in bytes of the file that another array has, too")
 
 
 def member(group: Any, name: bytes, request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -183,7 +211,7 @@ def facts(dataset: Any, request: dict[str, Any]) -> dict[str, Any]:
         if dataset.get_offset() + size > request["size"]:
             end = dataset.get_offset() + size
             raise Refusal(DAMAGED, f"would end at byte {end}, but the file has {request['size']}")
-        return {**found, "offset": dataset.get_offset()}
+        return {**found, "offset": dataset.get_offset(), "address": h5o.get_info(dataset).addr}
     if not set(filters) <= FILTERS or len(set(filters)) < len(filters):
         names = ", ".join(map(str, filters))
         raise Refusal(FOREIGN, f"is stored with the filters {names}, expected gzip (1), shuffle (2), fletcher32 (3)")

@@ -12,7 +12,7 @@ from ..datatypes import ROLES, Array, AttentionLayer, AttentionRow, Group, Proje
 from ..errors import LayerError, printable
 from .absent_bias import no_bias
 from .multi_head_attention import GQA, MHA
-from .storages import FLOATS
+from .storages import FLOATS, in_sequence
 
 Stored = tuple[Variable, Variable | None]
 STARS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
@@ -184,12 +184,21 @@ def dense(part: Group | Variable | None) -> tuple[Variable | None, Variable | No
     biases = [variable for variable in variables if len(variable.shape) == 1 and variable.dtype in FLOATS]
     if len(kernels) != 1 or len(biases) > 1 or len(variables) != len(kernels) + len(biases):
         return None, None
+    if isinstance(part, Group) and has_gap(part):
+        return None, None  # a variable is missing, or another one stands in its place
     return kernels[0], biases[0] if biases else None
+
+
+def has_gap(part: Group) -> bool:
+    """Whether its variables are numbered, but not from 0 on."""
+    return any(map(str.isdecimal, part.variables)) and not in_sequence(part.variables)
 
 
 def what_is(name: str, known: Mapping[str, Group | Variable]) -> str:
     """What is there instead, and what could have been meant."""
     part = known.get(name)
+    if isinstance(part, Group) and has_gap(part):
+        return f"its variables are numbered {', '.join(map(printable, part.variables))}, expected 0, 1, … Name another"
     if part is not None:
         variables = [part] if isinstance(part, Variable) else [*part.variables.values()]
         holds = ", ".join(f"{variable.dtype} {variable.shape}" for variable in variables) or "no array of its own"

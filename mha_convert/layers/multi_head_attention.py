@@ -39,6 +39,9 @@ OTHER_CLASSES = (
 )
 MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
 # What the configuration calls each size, for both classes.
+WIDEST = (1 << 63) - 1
+SWITCHES = ("use_gate", "use_bias")
+MOST_FACTS = 3  # in one message
 REQUIRED = ("num_heads", "num_query_heads", "num_key_value_heads", "key_dim", "head_dim")  # never null
 CONFIG_SIZES = {
     "num_heads": ("num_heads", "num_query_heads"),
@@ -57,9 +60,9 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     """
     parts = {} if group.is_model else sublayers(group)
     if not all(role in parts for role in INNER) or not any(is_kernel(parts[role]) for role in INNER):
-        return None
+        return without_kernels(group)
     kind = GQA if group.config and group.config.class_name in GROUPED_CLASSES else MHA
-    problem = renamed(group, parts) or twice(group) or incomplete(parts)
+    problem = renamed(group, parts) or twice(group) or misplaced(group) or incomplete(parts)
     found = Restoration(problem=problem) if problem else restore(parts, group.config)
     more = computes_more(group, ancestors, known_children())
     if not more:  # a rotated key's bias, for one, would make a difference
@@ -76,6 +79,20 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     layer = describe(group, kind, found, more)
     check_config(layer, group.config)
     return layer
+
+
+def without_kernels(group: Group) -> Lookalike | None:
+    """What is Keras' own class by its configuration, and holds no kernels, or one alone; None for all else."""
+    config = group.config
+    if config is None or config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES:
+        return None
+    kernels = [variable for part in group.walk() for variable in part.variables.values() if len(variable.shape) > 1]
+    if len(kernels) > 1 or (kernels and group.children):
+        return None
+    held = "one kernel" if kernels else "no kernel"
+    reason = f"it is {printable(config.title)} by its configuration, and the file holds {held} of it"
+    next_step = "Save the model again; this file lost weights, or was put together from two models"
+    return Lookalike(name=group.name, kind=MHA, reason=reason, next_step=next_step, blocking=True, variables=())
 
 
 def known_children() -> set[str]:
@@ -115,6 +132,15 @@ def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
     )
 
 
+def misplaced(group: Group) -> tuple[str, str] | None:
+    """Kernels where Keras has a layer without any would be left out in silence."""
+    for name in WITHOUT_WEIGHTS:
+        inside = group.children[name].walk() if name in group.children else ()
+        if any(len(variable.shape) > 1 for part in inside for variable in part.variables.values()):
+            return f"its {name} holds kernels, which Keras' own class never has there", "Save the model again"
+    return None
+
+
 def twice(group: Group) -> tuple[str, str] | None:
     """Two groups that could be one projection."""
     for role, aliases in ROLES.items():
@@ -148,7 +174,7 @@ def disagreement(projections: Mapping[str, Projection]) -> tuple[str, str] | Non
     facts = list(shape_faults(shapes)) or list(bias_faults(projections))
     if not facts:
         return None
-    return f"its arrays are not those of {MHA}: {'; '.join(facts)}", "Port this layer by hand"
+    return f"its arrays are not those of {MHA}: {'; '.join(facts[:MOST_FACTS])}", "Port this layer by hand"
 
 
 def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
@@ -213,14 +239,19 @@ def axes(value: Any) -> tuple[int, ...] | None:
     """``attention_axes`` as a tuple, from any form that Keras wrote."""
     if isinstance(value, dict):
         value = value.get("items")
-    if isinstance(value, int):
+    if type(value) is int:
         value = [value]
-    return tuple(value) if isinstance(value, (list, tuple)) and all(isinstance(axis, int) for axis in value) else None
+    return tuple(value) if isinstance(value, (list, tuple)) and all(type(axis) is int for axis in value) else None
 
 
 def number(value: Any) -> float:
     """A rate between 0 and 1; 0 for anything else, which ``odd_forms`` reports."""
-    return float(value) if isinstance(value, (int, float)) and 0 <= value <= 1 else 0.0
+    return float(value) if is_rate(value) else 0.0
+
+
+def is_rate(value: Any) -> bool:
+    """Whether it is a number between 0 and 1."""
+    return type(value) in (int, float) and 0 <= value <= 1
 
 
 def compute_dtype(policy: Any) -> str | None:
@@ -277,8 +308,10 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
             if not absent and (stated, type(stated)) != (getattr(layer, name), type(getattr(layer, name))):
                 found = getattr(layer, name)
                 yield f"{name} is {printable(repr(settings[key]))} in the configuration, {found} in the arrays"
-    if settings.get("use_gate") and layer.gate is None:
-        yield "use_gate is set in the configuration, but the arrays have no gate kernel"
+    gate = settings.get("use_gate", layer.gate is not None)
+    if bool(gate) != (layer.gate is not None):
+        found = "no gate kernel" if gate else "a gate kernel"
+        yield f"use_gate is {printable(repr(gate), 40)} in the configuration, but the arrays have {found}"
     shape = settings.get("output_shape")
     shape = [shape] if isinstance(shape, int) else shape.get("items") if isinstance(shape, dict) else shape
     if shape and (not isinstance(shape, (list, tuple)) or list(shape) != list(layer.output_shape)):
@@ -293,10 +326,13 @@ def odd_forms(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     outside = [axis for axis in axes(settings.get("attention_axes")) or () if rank and not -rank <= axis < rank]
     if outside:
         yield f"attention_axes {printable(settings['attention_axes'])} are no axes of inputs of rank {rank}"
-    if window is not None and not (isinstance(window, int) and window > 0):
-        yield f"sliding_window {printable(window)} is no positive integer"
-    if rate is not None and not (isinstance(rate, (int, float)) and 0 <= rate <= 1):
+    if window is not None and not (type(window) is int and 0 < window <= WIDEST):
+        yield f"sliding_window {printable(window, 40)} is no positive integer of 64 bits"
+    if rate is not None and not is_rate(rate):
         yield f"dropout {printable(rate)} is not between 0 and 1"
+    for name in SWITCHES:
+        if settings.get(name) is not None and not isinstance(settings[name], bool):
+            yield f"{name} {printable(settings[name], 40)} is neither true nor false"
 
 
 def wrong_widths(layer: AttentionLayer, config: LayerConfig) -> Iterator[str]:

@@ -6,7 +6,7 @@ Formulas, orders and dtypes are those of ``keras.layers.EinsumDense`` (``_int8_c
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,13 @@ Shape = tuple[int, ...]
 Arrays = Mapping[str, Array]
 Variables = Mapping[str, Variable]
 FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+def in_sequence(names: Iterable[str]) -> list[str]:
+    """Keras' numbers of a layer's variables in order; [] for other names, and where one is missing."""
+    given = set(names)
+    numbers = [str(number) for number in range(len(given))]
+    return numbers if given == set(numbers) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,8 @@ class Storage:
     def names(self, variables: Variables) -> Variables | None:
         """The same variables by Keras' names; None where they are not stored in this way."""
         named: Variables | None = None
-        if all(name.isdecimal() for name in variables):
-            in_order = [variables[number] for number in sorted(variables, key=int)]
+        if numbers := in_sequence(variables):
+            in_order = [variables[number] for number in numbers]
             for order in (self.variables, tuple(name for name in self.variables if name != "bias")):
                 if len(order) == len(in_order):
                     named = dict(zip(order, in_order, strict=True))

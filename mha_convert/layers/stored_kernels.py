@@ -13,7 +13,7 @@ import numpy as np
 
 from ..datatypes import Array, Group, LayerConfig, Projection, Variable
 from ..errors import LayerError, printable
-from .storages import FLOATS, PEAKS, STORAGES, Axes, Shape, Storage, Variables, merged
+from .storages import FLOATS, PEAKS, STORAGES, Axes, Shape, Storage, Variables, in_sequence, merged
 
 ADAPTERS = ("lora_kernel_a", "lora_kernel_b")
 OUTPUT = "output"
@@ -142,6 +142,8 @@ def unknown(role: str, part: Group) -> tuple[str, str]:
     """Reason and next step for variables that no row has."""
     dtypes = {variable.dtype for variable in part.variables.values()}
     names = named_arrays(part.variables)
+    if any(map(str.isdecimal, part.variables)) and not in_sequence(part.variables):
+        return f"its {role} is stored as {names}: numbers other than 0, 1, …, so an array is missing", "Save it again"
     if "uint8" in dtypes:
         return f"its {role} is quantized with GPTQ or AWQ ({names}), which is not converted yet", UNQUANTIZED
     if any("int" in dtype for dtype in dtypes):
@@ -190,9 +192,9 @@ def choices_of(
 ) -> list[Choice]:
     """Every way in which the variables make a kernel."""
     own, known = outputs[role], input_axes(role, stored, outputs, config)
-    if own is None:
-        return []
     stored_inputs = stored.kernel.shape[: inputs_of(role)]
+    if own is None or len(stored_inputs) < inputs_of(role):
+        return []
     if stored.is_matrix:
         lengths = [known or stored_inputs] if role == OUTPUT else [stored.kernel.shape[:1]]
     elif stored.kernel.dtype in FLOATS:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from ..datatypes import Group, LayerConfig, Lookalike, Score, UnprojectedAttention, Variable
 from ..errors import printable
-from .multi_head_attention import compute_dtype, number
+from .multi_head_attention import compute_dtype, is_rate, number
 
 KINDS = {"Attention": r"attention(_\d+)?", "AdditiveAttention": r"additive_attention(_\d+)?"}
 NAMES = ("scale", "concat_score_weight")
@@ -46,7 +46,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
     if not expected and not group.variables:
         return named(group, kind, "has no variables here (use_scale=False): nothing to convert", IN_PYTORCH[score])
     arrays = by_name(expected, group.variables)
-    facts = list(faults(expected, arrays, group.variables, score))
+    facts = [*odd_forms(config), *faults(expected, arrays, group.variables, score)]
     if arrays is None or facts:
         return named(group, kind, "; ".join(facts), "Save the model again", blocking=True)
     causal = ("causal=True",) if config.settings.get("causal") else ()
@@ -115,6 +115,16 @@ def by_name(expected: tuple[str, ...], variables: Mapping[str, Variable]) -> dic
         if set(stored) == set(variables):
             return {name: variables[place] for name, place in zip(expected, stored, strict=True)}
     return None
+
+
+def odd_forms(config: LayerConfig) -> Iterator[str]:
+    """Settings in a form that Keras does not write, which must not be taken for absent."""
+    for name in ("use_scale", "causal"):
+        if not isinstance(config.settings.get(name, False), bool):
+            yield f"has {name}={printable(repr(config.settings[name]), 40)}, expected true or false"
+    rate = config.settings.get("dropout")
+    if rate is not None and not is_rate(rate):
+        yield f"has dropout={printable(repr(rate), 40)}, expected a number between 0 and 1"
 
 
 def faults(

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,16 @@ Json = Mapping[str, Any]
 Version = tuple[int, ...]
 ATTENTION_TAKES_MASKS = (2, 10)
 MODELS = ("Functional", "Model", "Sequential")
+ALWAYS_LIST_LAYERS = ("Functional", "Sequential")  # a class of a user's own may be called Model
+HOLD_WEIGHTS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")  # always; of four projections
+KERNELS = 4  # of attention
 FLOATS = ("float", "bfloat")
 MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
 
 
 def version_of(text: str | None) -> Version:
     """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
-    return tuple(int(number) for number in re.findall(r"\d+", text or "")[:3])
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", text or "")[:3])
 
 
 def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
@@ -116,7 +119,7 @@ def read_architecture(path: Path) -> Json:
             f"{path}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
             "Give what model.to_json() returned."
         )
-    return document
+    return checked_model(document, path)
 
 
 def checked_model(document: Json, source: object) -> Json:
@@ -135,7 +138,9 @@ def checked_model(document: Json, source: object) -> Json:
         if module in sys.stdlib_module_names and limits() != TRUSTED:
             fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
             raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
-        layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", [])
+        is_own_class = ">" in str(entry.get("registered_name"))
+        usual: list[Any] | None = None if name in ALWAYS_LIST_LAYERS and not is_own_class else []
+        layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", usual)
         if inner is not None and not isinstance(inner, dict) and layers is not inner:
             raise malformed(source, f"the config of '{printable(name, 40)}' is {kind_of(inner)}, no object")
         if not isinstance(layers, list):
@@ -144,9 +149,16 @@ def checked_model(document: Json, source: object) -> Json:
             continue
         if name not in MODELS and not all(isinstance(layer, dict) and "class_name" in layer for layer in layers):
             continue
+        if layers and name in HOLD_WEIGHTS and not is_own_class:
+            raise malformed(source, f"an attention layer of class '{name}' lists layers, as models do")
         for layer in layers:
             if not isinstance(layer, dict):
                 raise malformed(source, f"a layer of '{printable(name, 40)}' is {kind_of(layer)}, no object")
+            if layer.get("config") is None:
+                raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
+            called = mapping(layer["config"]).get("name") or layer.get("name")
+            if isinstance(layer["config"], dict) and not (isinstance(called, str) and called):
+                raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {kind_of(called)}, no text")
         names = Counter(layer_config(layer).name for layer in layers)
         twice = [name for name, times in names.items() if name and times > 1]
         if twice:
@@ -206,6 +218,56 @@ def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: b
             f"{path}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
             f"(it has {known}). It is another model's; give this model's."
         )
+
+
+def check_names_all(model: Json, strangers: Sequence[str], source: object) -> None:
+    """A file's own configuration lists every layer whose weights the file holds; what it says of one must not be lost.
+
+    Args:
+        model: the model's JSON; one that lists no layers tells nothing.
+        strangers: what the layers with weights are called that it does not list.
+        source: the file.
+    """
+    if strangers and child_layers(model):
+        known = ", ".join(f"'{printable(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
+        raise ReadError(
+            f"{source}: holds layer '{printable(strangers[0])}', which its configuration does not name "
+            f"(it has {known}). The file was changed or put together from two models; save the model again."
+        )
+
+
+def check_holds_attention(
+    root: Group, model: Json, source: object, *, may_be_unnamed: bool = False, repeats_shared_layers: bool = False
+) -> None:
+    """Attention that the configuration names is in the file; layers that two models share are there once.
+
+    Args:
+        root: what the file holds.
+        model: the model's JSON.
+        source: the file.
+        may_be_unnamed: whether some layers may lie in groups that no entry of the JSON was found for.
+        repeats_shared_layers: whether shared layers are there as often as the JSON names them.
+    """
+    held = [f"/{group.name}" for group in root.walk() if any(part.variables for part in group.walk())]
+    missing = set()
+    for place, entry in descendants(model):
+        layer, last = layer_config(entry), f"/{layer_config(entry).name}"
+        if layer.class_name in HOLD_WEIGHTS:
+            is_exact = repeats_shared_layers and len(place) == 1
+            is_held = last in held if is_exact else any(name.endswith(last) for name in held)
+            missing |= set() if is_held else {layer.name}
+    if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
+        first = printable(min(missing))
+        raise ReadError(
+            f"{source}: its configuration names the attention layer '{first}', of which it holds no weights. "
+            "The file was changed or put together from two models; save the model again."
+        )
+
+
+def unnamed_attention(root: Group) -> int:
+    """At most so many groups without an entry are attention: one has four kernels."""
+    arrays = [sum(len(part.variables) for part in group.walk()) for group in root.walk() if group.config is None]
+    return sum(count >= KERNELS for count in arrays)
 
 
 def mapping(value: Any) -> Json:

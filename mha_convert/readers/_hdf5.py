@@ -198,7 +198,9 @@ class Hdf5Group:
                 raise refusal(self.image.path, attributes[name]["refused"], f"'/{printable(self.path)}': '{name}'")
             return attributes[name]["value"]
         parts = list(takewhile(attributes.__contains__, (f"{name}{number}" for number in count())))
-        return [text for part in parts for text in self.attribute(part)] or None
+        values = [self.attribute(part) for part in parts]
+        whole = [text for value in values if isinstance(value, list) for text in value]
+        return values if not all(isinstance(value, list) for value in values) else whole or None
 
 
 @dataclass(frozen=True)

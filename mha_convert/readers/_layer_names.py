@@ -108,6 +108,12 @@ def countable(entries: list[Json], groups: Iterable[str]) -> list[Json]:
     return [entry for entry in entries if stems[stem_of(entry)] == present[stem_of(entry)]]
 
 
+def in_excess(model: Json, groups: Iterable[str], chosen: Iterable[str]) -> list[str]:
+    """Those of classes of which the file has more groups than the model has layers."""
+    stems, present = Counter(map(stem_of, container_entries(model))), stem_counts(groups)
+    return [group for group in chosen if present[stem := re.sub(r"_\d+$", "", group)] > stems[stem]]
+
+
 def stem_counts(groups: Iterable[str]) -> Counter[str]:
     """Number of groups by what they are called before the counter."""
     return Counter(re.sub(r"_\d+$", "", group) for group in groups)

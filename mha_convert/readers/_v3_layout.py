@@ -5,19 +5,39 @@ Written by Keras 2.12 and later (``saving_lib``). A layer's variables are number
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..datatypes import Checkpoint, Group, LayerConfig, Role, Variable
 from ..errors import ReadError, printable
-from ._config import Json, Version, check_fits, check_units, child_layers, hidden_masks, layer_config, version_of
+from ._config import (
+    Json,
+    Version,
+    check_fits,
+    check_holds_attention,
+    check_names_all,
+    check_units,
+    child_layers,
+    hidden_masks,
+    layer_config,
+    version_of,
+)
 from ._hdf5 import Hdf5Array, Hdf5Group, Hdf5Image
-from ._layer_names import WEIGHTED_LAYERS_COUNT_TWICE, assign, between, unequal_counts
+from ._layer_names import (
+    VISITED_LAYERS_DO_NOT_COUNT,
+    WEIGHTED_LAYERS_COUNT_TWICE,
+    assign,
+    between,
+    in_excess,
+    unequal_counts,
+)
 from ._losses import lost_by_optimizer
 from ._tree import Node
 
+OWN = "vars"  # a layer's own variables
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14
 NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
 NAMES_BY_COUNTING = (
@@ -72,9 +92,11 @@ def read_weights(
         for node in root.children.pop(name, Node()).walk()
         for variable in node.variables.values()
     )
-    namer = Namer(version, path if architecture else None)
+    namer = Namer(version, path, is_separate=architecture is not None)
     tree = namer.group(root, "", "", model or {}, outermost=True)
     check_fits(tree, architecture, path)
+    may_be_unnamed = between(version, VISITED_LAYERS_DO_NOT_COUNT)
+    check_holds_attention(tree, model or {}, path, may_be_unnamed=may_be_unnamed)
     check_units(tree, path)
     notes = (
         *lost_in_nested_lists(tree, version, root),
@@ -113,7 +135,12 @@ def contents(root: Hdf5Group) -> Iterator[tuple[list[str], Variable | str | None
 
 
 def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5Image) -> None:
-    """Put one finding into the tree; ``vars`` belongs to the group that holds it."""
+    """Put one finding into the tree; ``vars`` belongs to the group that holds it, and holds nothing but arrays."""
+    if path.count(OWN) > 1 or (OWN in path[:-1] and not (isinstance(found, Variable) and path[-2] == OWN)):
+        raise ReadError(
+            f"{image.path}: '{printable('/'.join(path))}': lies in a group '{OWN}', which holds nothing but arrays. "
+            "Keras never writes that; it is not read."
+        )
     if isinstance(found, Variable):
         variables = root.at(part for part in path[:-1] if part != "vars").variables
         if path[-1] in variables:
@@ -128,15 +155,17 @@ def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5
 
 def natural(name: str) -> list[Any]:
     """Sort key that puts ``layer_2`` before ``layer_10``."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+    parts = re.split(r"(\d+)", name)  # text and digits in turn; a number may have more digits than int() takes
+    return [(len(part.lstrip("0")), part.lstrip("0")) if index % 2 else part for index, part in enumerate(parts)]
 
 
 @dataclass(frozen=True)
 class Namer:
-    """Turns nodes into named groups; ``separate`` is the file where the model's JSON may be another one's."""
+    """Turns nodes into named groups; ``is_separate`` where the JSON is not the file's, and may be another model's."""
 
     version: Version
-    separate: Path | None = None
+    path: Path
+    is_separate: bool = False
 
     def group(self, node: Node, path: str, name: str, entry: Json, *, outermost: bool) -> Group:
         """The group at ``path``; ``entry`` is its own JSON (empty where unknown).
@@ -161,8 +190,21 @@ class Namer:
         labels = {group: child.label for group, child in node.children.items() if child.label}
         weighted = [group for group, child in node.children.items() if child.has_variables()]
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
-        if self.separate and child_layers(model) and not labels:
-            check_counting(self.separate, model, node, weighted, entries, self.version)
+        if child_layers(model):
+            check_labels(self.path, labels)
+        if self.is_separate and child_layers(model) and not labels:
+            check_counting(self.path, model, node, weighted, entries, self.version)
+        if not self.is_separate and child_layers(model):
+            strange = [group for group in weighted if group not in entries]
+            if not labels and between(self.version, VISITED_LAYERS_DO_NOT_COUNT):
+                strange = in_excess(model, node.children, strange)
+            elif not labels and (unequal := unequal_counts(model, node.children, weighted)):
+                stem, ours, theirs = unequal
+                raise ReadError(
+                    f"{self.path}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their "
+                    "names cannot be told. The file was changed or put together from two models; save the model again."
+                )
+            check_names_all(model, [labels.get(group, group) for group in strange], self.path)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
             positions = {layer_config(entry).name: i for i, entry in enumerate(child_layers(model))}
@@ -199,6 +241,16 @@ def check_counting(
         raise ReadError(
             f"{path}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
             'the architecture does not say who wrote it. Add "keras_version": "2.15.0" (yours) to the JSON.'
+        )
+
+
+def check_labels(path: Path, labels: Mapping[str, str]) -> None:
+    """The layers of one model have different names."""
+    name, times = next(iter(Counter(labels.values()).most_common(1)), ("", 0))
+    if times > 1:
+        raise ReadError(
+            f"{path}: holds {times} layers called '{printable(name)}' in one model. "
+            "The file was changed; save the model again."
         )
 
 

@@ -5,6 +5,7 @@ Rows of data: how the file begins or what it holds, what it is, what to do.
 
 import io
 import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -151,7 +152,7 @@ def in_zip(path: Path) -> Impostor:
     try:
         with open_binary(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except (OSError, zipfile.BadZipFile, NotImplementedError):
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error):
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
     return in_archive("zip", names, f"unzip {path.name}") or OTHER_ZIP
 

@@ -15,6 +15,8 @@ from ..errors import ReadError, printable
 from ._config import (
     Json,
     check_fits,
+    check_holds_attention,
+    check_names_all,
     check_units,
     checked_model,
     child_layers,
@@ -61,6 +63,10 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     tree = Tree(model or {}).build(found)
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
     check_fits(own, architecture, path)
+    check_holds_attention(own, model or {}, path, repeats_shared_layers=True)
+    if architecture is None:
+        holding = [group for group in own.children.values() if any(inner.variables for inner in group.walk())]
+        check_names_all(model or {}, [group.name for group in holding if group.config is None], path)
     check_units(own, path)
     return Checkpoint(
         path=str(path),
