@@ -159,12 +159,23 @@ def checked_model(document: Json, source: object) -> Json:
             called = mapping(layer["config"]).get("name") or layer.get("name")
             if isinstance(layer["config"], dict) and not (isinstance(called, str) and called):
                 raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {kind_of(called)}, no text")
+            if has_two_names(layer):
+                raise malformed(
+                    source, f"layer '{printable(layer['name'], 40)}' is called '{printable(called, 40)}' in its config"
+                )
         names = Counter(layer_config(layer).name for layer in layers)
         twice = [name for name, times in names.items() if name and times > 1]
         if twice:
             raise malformed(source, f"two layers are called '{printable(twice[0], 40)}'")
         todo += layers
     return document
+
+
+def has_two_names(layer: Json) -> bool:
+    """Whether Keras' own attention is called otherwise in the list of layers than in its config: one is another's."""
+    own, listed = mapping(layer["config"]).get("name"), layer.get("name")
+    is_keras = layer["class_name"] in HOLD_WEIGHTS if isinstance(layer.get("class_name"), str) else False
+    return is_keras and isinstance(own, str) and isinstance(listed, str) and own != listed
 
 
 def malformed(source: object, fact: str) -> ReadError:
