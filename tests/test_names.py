@@ -1,5 +1,8 @@
 """Names: unique, the same on every run, and the same from every format as far as the file knows them."""
 
+import json
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -179,3 +182,19 @@ def test_nothing_is_said_of_files_that_cannot_have_lost_layers(corpus):
 
 def test_names_in_a_weights_file_are_the_users_since_keras_3_6(corpus):
     assert names(corpus / "keras-3.15.1/nested.weights.h5") == ["mha", "seq/wrap/encoder/mha"]
+
+
+def test_only_a_layer_of_the_same_configuration_is_a_shared_one(golden, tmp_path):
+    """Outer and inner attention have one name here; an entry more makes counts unequal, and excuses no guess."""
+    with zipfile.ZipFile(golden / "keras-2.15/nested.keras") as old, zipfile.ZipFile(tmp_path / "x.keras", "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "config.json":
+                model = json.loads(content)
+                layers = model["config"]["layers"]
+                again = json.loads(json.dumps(next(e for e in layers if e["class_name"] == "MultiHeadAttention")))
+                again["name"] = again["config"]["name"] = "second"
+                content = json.dumps({**model, "config": {**model["config"], "layers": [again, *layers]}})
+            new.writestr(name, content)
+    names = {layer.name for layer in mha_convert.find_layers(mha_convert.read(tmp_path / "x.keras"))}
+    assert names == {"multi_head_attention", "seq/wrap/encoder/mha"}

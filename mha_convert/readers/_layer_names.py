@@ -4,11 +4,13 @@ Before Keras 3.6 the weights file does not hold the user's layer names: groups a
 counter. The names are found by counting as Keras did when it saved (``saving_lib._save_container_state``).
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..datatypes import LayerConfig
 from ._config import Json, Version, child_layers, descendants, layer_config
 
 WEIGHTED_LAYERS_COUNT_TWICE = ((2, 12), (2, 14))  # "layer-N" and "layer_with_weights-N" were both enumerated
@@ -119,18 +121,25 @@ def stem_counts(groups: Iterable[str]) -> Counter[str]:
     return Counter(re.sub(r"_\d+$", "", group) for group in groups)
 
 
+def identity(config: LayerConfig) -> str:
+    """What two entries of one layer have in common."""
+    return json.dumps([config.class_name, config.name, dict(config.settings)], sort_keys=True, default=str)
+
+
 def without_visited(entries: list[Json], groups: Mapping[str, Any]) -> list[Json]:
-    """Leave out layers that a nested model shares with this one, where the file has no group for them here."""
+    """Leave out layers that a nested model shares with this one, where the file has no group for them here.
+
+    A shared layer has one configuration, wherever it is listed.
+    """
     stems = Counter(map(stem_of, entries))
     present = stem_counts(groups)
-    visited: set[tuple[str, str]] = set()
+    visited: set[str] = set()
     kept = []
     for entry in entries:
         config = layer_config(entry)
         stem = stem_of(entry)
-        shared = (config.class_name, config.name) in visited and present[stem] < stems[stem]
-        inner = [layer_config(child) for _, child in descendants(entry)]
-        visited |= {(layer.class_name, layer.name) for layer in inner}
+        shared = identity(config) in visited and present[stem] < stems[stem]
+        visited |= {identity(layer_config(child)) for _, child in descendants(entry)}
         if not shared:
             kept.append(entry)
     return kept

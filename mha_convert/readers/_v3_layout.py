@@ -233,7 +233,7 @@ def check_counting(
     if unequal := unequal_counts(model, node.children, weighted):
         stem, ours, theirs = unequal
         raise ReadError(
-            f"{path}: holds {ours} layers '{stem}', {theirs} in the architecture. "
+            f"{path}: holds {ours} layers '{printable(stem)}', {theirs} in the architecture. "
             "It is another model's; give this model's."
         )
     doubled = assign(model, node.children, {}, weighted, WEIGHTED_LAYERS_COUNT_TWICE[0])

@@ -20,6 +20,7 @@ V3_ROLE = re.compile(r"(?:^|/)(?:_?(query|key|value|output|gate)_dense|(attentio
 LEGACY_ROLE = re.compile(r"(?:^|/)(query|key|value|attention_output|gate)/(kernel|bias)(?::0)?$")
 CLASSES = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")
 ROLES = ("query", "key", "value", "output")
+MODELS_OWN = "top_level_model_weights/"
 DOUBLE_COUNT = ("2.12", "2.13")
 MAY_STAND_ELSEWHERE = ("2.14", "2.15")  # attributes of the model; layers of that class keep the groups' names
 Json = dict[str, Any]
@@ -166,12 +167,14 @@ def disagreements(facts: list[Facts], content: Content) -> Iterator[str]:
         if layer.made:
             continue
         place = layer.paths["query.kernel"].replace("\\", "/")
+        if place.startswith(MODELS_OWN):
+            continue  # a group that was given this name; nothing tells which layer it was
         if place not in by_query:
             yield f"{layer.name}: its query kernel is {place}, which is none"
             continue
         owner, stored = by_query[place]
         yield from other_arrays(layer, stored)
-        yield from other_name(layer, owner, stored, entries, content)
+        yield from other_name(layer, owner, stored, entries, content, {other.name for other in facts})
     yield from left_out(facts, content)
 
 
@@ -217,14 +220,17 @@ def named_entries(model: Json, above: str = "") -> Iterator[tuple[str, Json]]:
             yield from named_entries(entry, full)
 
 
-def other_name(layer: Facts, owner: str, stored: Stored, entries: dict[str, Json], content: Content) -> Iterator[str]:
+def other_name(
+    layer: Facts, owner: str, stored: Stored, entries: dict[str, Json], content: Content, names: set[str]
+) -> Iterator[str]:
     """The name is the one that stands beside the arrays, or the one that counting gives."""
     last = layer.name.rpartition("/")[2]
     if "|" in owner:
         if last not in owner.replace("|", "/").split("/"):
             yield f"{layer.name}: its arrays are of {owner}"
     elif stored.label is not None:
-        if stored.label != last and stored.label in entries:
+        is_copy = layer.name not in entries and stored.label in names  # in a group that no configuration knows
+        if stored.label != last and stored.label in entries and not is_copy:
             yield f"{layer.name}: its arrays are of {stored.label}"
     elif entries and not content.version.startswith(DOUBLE_COUNT):
         yield from miscounted(layer, owner, entries, content)
