@@ -40,10 +40,15 @@ print(json.dumps(seconds))
 
 
 def measure(count: int, jobs: int, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds of the batch, and of single conversions without anybody's start; memory at both ends of the run."""
+    """Seconds of the batch, and of single conversions without anybody's start; memory at both ends of the run.
+
+    ``loops`` is how many times as long a conversion takes beside others: what no batch can do better.
+    """
     sources = list(copies(count, folder / "models"))
     say(f"{count} models: one by one")
-    singles = one_by_one(sources, folder)
+    singles = started([sources], folder / "singles")
+    say(f"{count} models: {jobs} such loops at once, that share nothing")
+    at_once = started([sources[first::jobs] for first in range(jobs)], folder / "loops")
     say(f"{count} models: batch with {jobs} jobs")
     began = time.perf_counter()
     reports = list(convert_many(folder / "models", folder / "out", jobs=jobs))
@@ -56,6 +61,7 @@ def measure(count: int, jobs: int, folder: Path, say: Callable[[str], None]) -> 
         "jobs": jobs,
         "singles": sum(singles),
         "single": statistics.median(singles),
+        "loops": sum(at_once) / sum(singles),
         "seconds": seconds,
         "ratio": seconds / (sum(singles) / jobs),
         "memory_first": statistics.median(peaks[jobs : EDGE + jobs]),
@@ -99,12 +105,19 @@ def changed_hdf5(content: bytes, random: np.random.Generator) -> bytes:
     return image.getvalue()
 
 
-def one_by_one(sources: Sequence[Path], folder: Path) -> list[float]:
-    """Seconds of each conversion with its proof; the first ones, which load torch, are done again and not counted."""
-    out = folder / "singles"
-    out.mkdir()
-    warm = sources[:WARM]
-    command = [sys.executable, "-c", SINGLES, *map(str, [*warm, *sources]), str(out)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, env=usual_environment())
-    seconds: list[float] = json.loads(result.stdout)
-    return seconds[len(warm) :]
+def started(parts: Sequence[Sequence[Path]], out: Path) -> list[float]:
+    """Seconds of each conversion with its proof, one after the other in a process for each part.
+
+    The first ones, which load torch, are done again and not counted.
+    """
+    processes = []
+    for number, sources in enumerate(parts):
+        folder = out / str(number)
+        folder.mkdir(parents=True)
+        command = [sys.executable, "-c", SINGLES, *map(str, [*sources[:WARM], *sources]), str(folder)]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=usual_environment()))
+    seconds: list[float] = []
+    for process in processes:
+        output, _ = process.communicate()
+        seconds += json.loads(output)[WARM:]
+    return seconds

@@ -79,7 +79,16 @@ def forward(rows: list[dict[str, Any]]) -> str:
 
 def batch(rows: list[dict[str, Any]]) -> str:
     """Seconds of a batch beside the sum of its conversions, each with its proof."""
-    head = ("models", "jobs", "one conversion", "sum of all", "batch", "batch / (sum / jobs)", "memory, first and last")
+    head = (
+        "models",
+        "jobs",
+        "one conversion",
+        "sum of all",
+        "batch",
+        "batch / (sum / jobs)",
+        "plain loops at once",
+        "memory, first and last",
+    )
     body = [
         (
             f"{row['files']:,}",
@@ -88,6 +97,7 @@ def batch(rows: list[dict[str, Any]]) -> str:
             f"{row['singles']:.1f} s",
             f"{row['seconds']:.1f} s",
             f"{row['ratio']:.2f}",
+            f"{row['loops']:.2f}",
             f"{row['memory_first'] / 1e6:.0f} MB, {row['memory_last'] / 1e6:.0f} MB",
         )
         for row in rows
