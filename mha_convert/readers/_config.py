@@ -158,7 +158,8 @@ def checked_model(document: Json, source: object) -> Json:
                 raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
             called = mapping(layer["config"]).get("name") or layer.get("name")
             if isinstance(layer["config"], dict) and not (isinstance(called, str) and called):
-                raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {kind_of(called)}, no text")
+                what = "empty" if called == "" else f"{kind_of(called)}, no text"
+                raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {what}")
             if has_two_names(layer):
                 raise malformed(
                     source, f"layer '{printable(layer['name'], 40)}' is called '{printable(called, 40)}' in its config"
