@@ -4,9 +4,10 @@ import os
 
 import pytest
 
+from mha_convert.batch.files import sha256_of, state_of
 from mha_convert.batch.run import plan_batch
 from mha_convert.batch.settings import read_settings
-from mha_convert.batch.sources import find
+from mha_convert.batch.sources import find, matches
 from mha_convert.errors import LayoutError, MhaConvertError, ReadError, WriteError
 
 TREE = (
@@ -234,3 +235,29 @@ def test_rules_in_files_are_read_once_and_not_by_the_workers(tree, tmp_path):
     found = settings(tree, renames=tmp_path / "rules.toml", attention=[str(tmp_path / "rows.toml")])["a.keras"]
     assert found["renames"] == {"x": "y"}
     assert found["attention"][0]["query"] == "q"
+
+
+def test_a_question_mark_in_a_url_is_no_glob():
+    place = "https://host/models/x.keras?download=true"
+    assert matches(place) == [place]
+
+
+def test_all_files_of_a_source_tell_whether_it_changed(tree):
+    for name in ("ckpt-1.data-00000-of-00002", "ckpt-1.data-00001-of-00002", "ckpt-10.data-00000-of-00001"):
+        (tree / "train" / name).touch()
+    source, later = str(tree / "train" / "ckpt-1.index"), tree / "train" / "ckpt-1.data-00001-of-00002"
+    before = state_of(source), sha256_of(source)
+    (tree / "train" / "ckpt-10.data-00000-of-00001").write_bytes(b"another checkpoint's")
+    assert (state_of(source), sha256_of(source)) == before
+    later.write_bytes(b"new")
+    assert state_of(source) != before[0]
+    assert sha256_of(source) != before[1]
+
+
+def test_files_of_the_options_are_read_again_in_every_run(tree):
+    (tree / "mine.json").write_text("{}")
+    first = {task["digest"] for task in plan_batch(tree, tree.parent / "out", config=tree / "mine.json").tasks}
+    (tree / "mine.json").write_text("{ }")
+    again = {task["digest"] for task in plan_batch(tree, tree.parent / "out", config=tree / "mine.json").tasks}
+    assert len(first) == len(again) == 1
+    assert first != again

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..locations import is_remote, locate, store_errors
-from .sources import DATA, INDEX
+from .sources import INDEX
 
 CHUNK = 1 << 20
 TAGS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id")
 TIMES = ("LastModified", "last_modified", "updated", "mtime", "created")
 SHARD_INDEX = ".weights.json"
+DATA_FILES = ".data-*-of-*"  # of a checkpoint, one or more
 
 
 def files_of(place: str) -> list[Path]:
@@ -24,7 +25,7 @@ def files_of(place: str) -> list[Path]:
     if path.name.endswith(SHARD_INDEX):
         return [path, *sorted(path.parent.glob(f"{path.name.removesuffix(SHARD_INDEX)}_*.weights.h5"))]
     if path.name.endswith(INDEX):
-        return [path, *sorted(path.parent.glob(f"{path.name.removesuffix(INDEX)}{DATA}*"))]
+        return [path, *sorted(path.parent.glob(f"{path.name.removesuffix(INDEX)}{DATA_FILES}"))]
     return [path]
 
 

@@ -18,7 +18,7 @@ from .converting import convert_source, end_processes
 from .files import file_sha256, sha256_of, state_of
 from .journal import NAME, open_journal, read_report
 from .record import FINISHED, SourceReport
-from .settings import digest, given, reader_of
+from .settings import given, reader_of
 from .sources import Source, find
 
 HOUR = 3600.0
@@ -116,8 +116,7 @@ def plan_batch(
             "source": source.place,
             "target": target,
             "folder": working_folder(),
-            "settings": settings_of(source.settings),
-            "digest": digest(settings_of(source.settings)),
+            **dict(zip(("settings", "digest"), settings_of(source.settings), strict=True)),
             "timeout": timeout,
             "threads": threads,
         }

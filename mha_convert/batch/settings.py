@@ -78,12 +78,13 @@ def plain_rows(attention: Attention) -> list[dict[str, Any]]:
     return [dict(row.fields) for row in read_attention(attention)]
 
 
-def reader_of(options: Settings) -> Callable[[str | None], Settings]:
-    """What gives the settings of a source by its settings file; each file is read once."""
+def reader_of(options: Settings) -> Callable[[str | None], tuple[Settings, str]]:
+    """What gives the settings of a source, and their digest, by its settings file; each file is read once a run."""
 
     @cache
-    def merged(path: str | None) -> Settings:
-        return {**(read_settings(path) if path is not None else {}), **options}
+    def merged(path: str | None) -> tuple[Settings, str]:
+        settings = {**(read_settings(path) if path is not None else {}), **options}
+        return settings, digest(settings)
 
     return merged
 
@@ -132,7 +133,6 @@ def digest(settings: Settings) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-@cache
 def content_digest(place: StrPath) -> str:
     """SHA-256 of a file of the options."""
     with open_binary(locate(place)) as file:

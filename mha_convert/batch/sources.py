@@ -13,7 +13,7 @@ from ..errors import ReadError, reason
 from ..locations import STANDARD_INPUT, StrPath, is_remote, is_url, locate, store_errors, without_query
 
 LIST = "@"
-MAGIC = re.compile(r"[*?[]")
+MAGIC, URL_MAGIC = re.compile(r"[*?[]"), re.compile(r"[*[]")  # a question mark in a URL begins its query
 SETTINGS = "mha-convert.toml"
 SUFFIXES = (".keras", ".h5", ".hdf5", ".weights.json", ".index")
 INDEX, DATA = ".index", ".data-00000-of-"
@@ -81,7 +81,7 @@ def listed(places: Iterable[str]) -> Iterator[str]:
 
 def matches(place: str) -> list[str]:
     """What a glob matches, sorted; a place without stars is itself."""
-    if not MAGIC.search(place) or (not is_url(place) and Path(place).exists()):
+    if not (URL_MAGIC if is_url(place) else MAGIC).search(place) or (not is_url(place) and Path(place).exists()):
         return [place]
     if not is_url(place):
         return globbed(place)
@@ -102,7 +102,7 @@ def globbed(pattern: str) -> list[str]:
 def fixed_part(place: str) -> str:
     """The folder before the first part with a star."""
     parts = place.split("/")
-    first = next(number for number, part in enumerate(parts) if MAGIC.search(part))
+    first = next(number for number, part in enumerate(parts) if URL_MAGIC.search(part))
     return "/".join(parts[:first])
 
 
