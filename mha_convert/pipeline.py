@@ -513,8 +513,13 @@ def default_target(source: StrPath) -> Path:
     name = name_of(source)
     if not name or str(source) == STANDARD_INPUT:
         raise WriteError(f"{source}: has no name to call the target after. Give TARGET.")
+    return Path(f"{without_suffix(name)}.safetensors")
+
+
+def without_suffix(name: str) -> str:
+    """A file's name without the suffix that Keras gave it; other dots are part of the name."""
     suffix = next((end for end in KERAS_SUFFIXES if name.lower().endswith(end) and name.lower() != end), "")
-    return Path(f"{name[: len(name) - len(suffix)]}.safetensors")
+    return name[: len(name) - len(suffix)]
 
 
 def refuse_source_as_target(source: StrPath, target: Path) -> None:

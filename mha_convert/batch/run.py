@@ -12,7 +12,7 @@ from typing import Any
 from .. import __version__
 from ..errors import LayoutError, ReadError, WriteError, printable
 from ..locations import StrPath, is_remote, locate, name_of, store_errors
-from ..pipeline import KERAS_SUFFIXES
+from ..pipeline import without_suffix
 from ..writers import SUFFIXES, open_target
 from .converting import convert_source, end_processes
 from .files import file_sha256, sha256_of, state_of
@@ -162,9 +162,7 @@ def leads_out(tree: str, target: Path, folder: Path) -> bool:
 def stem(source: Source, keep_suffix: bool) -> str:
     """A target's place in the tree, without its suffix."""
     tree = PurePosixPath(source.tree if source.tree != "." else name_of(source.place.rstrip("/")))
-    ends = () if keep_suffix else KERAS_SUFFIXES
-    suffix = next((end for end in ends if tree.name.lower().endswith(end) and tree.name.lower() != end), "")
-    return str(tree)[: len(str(tree)) - len(suffix)]
+    return str(tree if keep_suffix else tree.parent / without_suffix(tree.name))
 
 
 def report_of(folder: Path) -> Iterator[SourceReport]:
