@@ -1,9 +1,11 @@
-"""Applies a plan. The only file that moves numbers.
+"""Applies a plan. The only file that moves numbers; it knows arrays and axes, and no kind of layer.
 
 Each tensor of the plan is described first (key, shape, dtype) and made when it is read: in blocks of rows that stay in
 the processor's cache, so that memory does not grow with the model, and is no copy of the tensor.
 """
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import EllipsisType
@@ -14,7 +16,6 @@ from einops import rearrange, repeat
 from .datatypes import Array, LayerPlan, Ledger, Piece, Plan, Rule, Tensor, Variable
 from .errors import LayoutError, printable
 
-HEAD_AXIS, GROUPS_AXIS = "head_dim", "groups"
 ROWS = 64  # of float32, four cache lines of 64 bytes: 16, 32 and 128 measured slower
 BLOCK = 256 << 10  # bytes, where rows are short
 LARGEST = {"float32": 3.40282346e38, "bfloat16": 3.38953138e38, "float64": 1.79769313e308}  # each a little below
@@ -64,18 +65,16 @@ def blocks(rule: Rule, item: LayerPlan, dtype: str) -> Iterator[Array]:
 
 def piece_blocks(piece: Piece, item: LayerPlan, dtype: str) -> Iterator[Array]:
     """Make the rows that one piece contributes, block by block."""
-    if piece.step in ("identity", "zeros"):
-        shape = target_shape(piece, item)
-        yield from constant_blocks(shape, dtype)
+    if piece.made:
+        yield from constant_blocks(piece.shape, dtype)
         return
-    whole = arranged(pad_heads(source_array(piece, item), piece, item), piece, item)
-    factor = item.scale if is_rescaled(piece, item) else None
-    subject = f"Layer '{printable(item.layer.name)}': its {piece.source.replace('.', ' ')}"
+    whole = arranged(padded(taken(source_array(piece, item), piece), piece), piece)
+    subject = f"Layer '{printable(item.layer.name)}': its {str(piece.source).replace('.', ' ')}"
     for rows in row_blocks(whole.shape, whole.itemsize):
         block = in_order(whole[rows])
-        if factor is not None:
+        if is_rescaled(piece):
             with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
-                block = block.astype(np.float64) * factor
+                block = block.astype(np.float64) * piece.factor
         yield round_once(block, dtype, subject)
 
 
@@ -109,19 +108,28 @@ def in_order(block: Array) -> Array:
     return np.asarray(block.copy(order="K"), order="C")
 
 
-def arranged(array: Array, piece: Piece, item: LayerPlan) -> Array:
-    """The array by the piece's pattern; heads that others share are repeated for each of them."""
-    if GROUPS_AXIS not in piece.pattern:
-        moved: Array = rearrange(array, piece.pattern)
-        return moved
-    groups = item.layer.num_heads // item.layer.num_key_value_heads
-    repeated: Array = repeat(array, piece.pattern, **{GROUPS_AXIS: groups})
-    return repeated
+def axes(piece: Piece) -> list[str]:
+    """The array's axes by the pattern's names; ``...`` stands for any number of them."""
+    return re.findall(r"\([^)]*\)|\S+", piece.pattern.partition(" -> ")[0])
+
+
+def pads(piece: Piece) -> dict[str, int]:
+    """The sizes to which axes of the array are padded."""
+    own = axes(piece)
+    return {axis: size for axis, size in piece.sizes.items() if axis in own}
+
+
+def arranged(array: Array, piece: Piece) -> Array:
+    """The array by the piece's pattern; sizes that are no padding split an axis or repeat one."""
+    others = {axis: size for axis, size in piece.sizes.items() if axis not in pads(piece)}
+    move = repeat if others else rearrange
+    moved: Array = move(array, piece.pattern, **others)
+    return moved
 
 
 def source_variable(piece: Piece, item: LayerPlan) -> Variable:
     """Keras' own variable."""
-    return item.layer.arrays[piece.source]
+    return item.layer.arrays[str(piece.source)]
 
 
 def source_array(piece: Piece, item: LayerPlan) -> Array:
@@ -129,39 +137,47 @@ def source_array(piece: Piece, item: LayerPlan) -> Array:
     return np.asarray(source_variable(piece, item).read())
 
 
-def is_rescaled(piece: Piece, item: LayerPlan) -> bool:
-    """Whether the step changes numbers: with equal head sizes the factor is 1."""
-    return piece.step == "rescale" and item.scale != 1
+def is_rescaled(piece: Piece) -> bool:
+    """Whether the piece changes numbers."""
+    return piece.factor != 1
 
 
-def pad_heads(array: Array, piece: Piece, item: LayerPlan) -> Array:
-    """Zeros behind each head, up to the layout's head size."""
-    wanted = padded_shape(array.shape, piece, item)
+def taken(array: Array, piece: Piece) -> Array:
+    """The part of the array that the piece moves, a view."""
+    bounds = (piece.parts.get(axis, (None, None)) for axis in axes(piece))
+    return array[tuple(slice(*pair) for pair in bounds)] if piece.parts else array
+
+
+def padded(array: Array, piece: Piece) -> Array:
+    """Zeros after an axis' own numbers, up to the piece's size."""
+    wanted = padded_shape(array.shape, piece)
     if wanted == array.shape:
         return array
-    padded = np.zeros(wanted, array.dtype)
-    padded[tuple(slice(size) for size in array.shape)] = array
-    return padded
+    whole = np.zeros(wanted, array.dtype)
+    whole[tuple(slice(size) for size in array.shape)] = array
+    return whole
 
 
-def padded_shape(shape: tuple[int, ...], piece: Piece, item: LayerPlan) -> tuple[int, ...]:
-    """Keras' shape with the head axis in the plan's head size, if it has one."""
-    axes = piece.pattern.split(" -> ")[0].split()
-    if HEAD_AXIS not in axes or item.head_size is None:
+def padded_shape(shape: tuple[int, ...], piece: Piece) -> tuple[int, ...]:
+    """The shape of what is taken, with the piece's own sizes."""
+    if not pads(piece):
         return shape
-    axis = axes.index(HEAD_AXIS)
-    return (*shape[:axis], item.head_size, *shape[axis + 1 :])
+    own, rest = axes(piece), len(shape)
+    named = own[: own.index("...")] if "..." in own else own
+    return (*(piece.sizes.get(axis, size) for axis, size in zip(named, shape, strict=False)), *shape[len(named) : rest])
+
+
+def hollow(shape: tuple[int, ...]) -> Array:
+    """An array of this shape that takes no memory."""
+    return np.broadcast_to(np.zeros((), np.int8), shape)
 
 
 def target_shape(piece: Piece, item: LayerPlan) -> tuple[int, ...]:
     """Shape of a piece, from shapes alone: a piece of no memory takes the array's way."""
-    if piece.step == "identity":
-        return (item.embed_dim, item.embed_dim)
-    if piece.step == "zeros":
-        return (item.embed_dim,)
-    shape = source_variable(piece, item).shape
-    hollow = np.broadcast_to(np.zeros((), np.int8), padded_shape(shape, piece, item))
-    return arranged(hollow, piece, item).shape
+    if piece.made:
+        return piece.shape
+    part = taken(hollow(source_variable(piece, item).shape), piece)
+    return arranged(hollow(padded_shape(part.shape, piece)), piece).shape
 
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:
@@ -222,17 +238,17 @@ def ledger(item: LayerPlan, tensors: Mapping[str, tuple[int, ...]]) -> Ledger:
     moved = rescaled = repeated = padding = identity = 0
     for rule in item.rules:
         for piece in rule.pieces:
-            size = int(np.prod(target_shape(piece, item)))
-            if piece.step in ("identity", "zeros"):
+            size = math.prod(target_shape(piece, item))
+            if piece.made:
                 identity += size
                 continue
-            source = source_variable(piece, item)
-            own, padded = source.size, int(np.prod(padded_shape(source.shape, piece, item)))
-            padding += padded - own
-            repeated += size - padded
-            rescaled += own if is_rescaled(piece, item) else 0
-            moved += 0 if is_rescaled(piece, item) else own
-    target = sum(int(np.prod(tensors[item.key(rule.target)])) for rule in item.rules)
+            part = taken(hollow(source_variable(piece, item).shape), piece)
+            with_zeros = math.prod(padded_shape(part.shape, piece))
+            padding += with_zeros - part.size
+            repeated += size - with_zeros
+            rescaled += part.size if is_rescaled(piece) else 0
+            moved += 0 if is_rescaled(piece) else part.size
+    target = sum(math.prod(tensors[item.key(rule.target)]) for rule in item.rules)
     entry = Ledger(
         source=item.layer.parameters,
         moved=moved,

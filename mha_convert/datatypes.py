@@ -6,7 +6,7 @@ Keras' ``key_dim`` for query and key, ``value_dim`` for value).
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 import numpy.typing as npt
@@ -434,21 +434,36 @@ class Lookalike:
     variables: tuple[Variable, ...] = ()
 
 
-Step = Literal["move", "rescale", "identity", "zeros"]
+Made = Literal["identity", "zeros"]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A block of rows of a target tensor: a source array, how its axes move, and one step.
+    """A block of rows of a target tensor: which array it comes from, and all that happens on the way.
 
-    ``source`` is a name in the layer's ``arrays``: ``"<projection>.<kernel|bias>"``, ``"scale"``, …; a ``head_dim``
-    axis is padded with zeros to the layout's head size. ``rescale`` multiplies by ``sqrt(head size / key_dim)``;
-    ``identity`` and ``zeros`` have no source.
+    In this order: of each axis in ``parts`` only the numbers from the first bound up to the second are taken; axes of
+    the array that ``sizes`` names are padded with zeros, after their own numbers, to that size; ``pattern`` moves the
+    axes, and one that only its right side has is repeated as often as ``sizes`` says; the numbers are multiplied by
+    ``factor``. A piece that is ``made`` has no source: the identity, or zeros, of ``shape``.
+
+    Args:
+        source: a name in the layer's ``arrays``, such as ``"query.kernel"``; None for what is made.
+        pattern: for einops, with named axes: ``"features heads head_dim -> (heads head_dim) features"``.
+        sizes: sizes by axis.
+        parts: bounds by axis of the array.
+        factor: 1 leaves every bit as it is.
+        made: what is made where there is no source.
+        shape: of what is made.
     """
 
-    source: str
-    pattern: str
-    step: Step = "move"
+    source: str | None = None
+    pattern: str = ""
+    _: KW_ONLY
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    factor: float = 1.0
+    made: Made | None = None
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,10 +486,6 @@ class ModuleSpec:
 class LayerPlan:
     """How one layer is laid out: where its tensors go, by which rules, for which module.
 
-    ``head_size`` is the size to which heads are padded, None where they keep their own; ``embed_dim`` is the width
-    of all query heads.
-    ``divides_scores`` is False for a module that does not divide scores by the root of its head size: the query's
-    numbers then carry the factor.
     ``fits`` is None, or says why the placement that was asked for does not fit this layer and which one was taken.
     ``renamed`` has the whole key of each rule's target where renames changed one, and is empty otherwise.
     """
@@ -482,25 +493,14 @@ class LayerPlan:
     layer: AnyAttention
     prefix: str
     placement: str
-    head_size: int | None
-    embed_dim: int
     rules: tuple[Rule, ...]
     module: ModuleSpec
     fits: str | None = None
-    divides_scores: bool = True
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def key(self, target: str) -> str:
         """The whole key of a rule's target in the ``state_dict``."""
         return self.renamed.get(target, self.prefix + target)
-
-    @property
-    def scale(self) -> float:
-        """Factor of the query that makes PyTorch's ``1/sqrt(head_size)``, or 1, equal to Keras' ``1/sqrt(key_dim)``."""
-        if isinstance(self.layer, UnprojectedAttention):
-            return 1.0
-        divisor = (self.head_size or self.layer.key_dim) if self.divides_scores else 1
-        return math.sqrt(divisor / self.layer.key_dim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,20 +91,24 @@ LINEARS = {
 def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     """Which module takes it, and why."""
     around = projections(item)
-    if item.head_size is None:
-        scale = f"1 / sqrt({layer.key_dim})" if item.divides_scores else "1"
+    factor = query_factor(item)
+    embed = item.module.arguments.get("embed_dim")
+    if embed is None:
+        divides = item.module.arguments.get("divides_scores", True)
+        scale = f"1 / sqrt({layer.key_dim})" if divides else "1"
         yield f"In PyTorch (layout {item.placement}): {LINEARS[item.placement]} and scaled_dot_product_attention"
         yield f"with scale = {scale}; no parameter is added."
-        if not item.divides_scores:
-            yield f"  The query is multiplied by sqrt(1 / {layer.key_dim}) = {item.scale:.6g} instead."
+        if not divides:
+            yield f"  The query is multiplied by sqrt(1 / {layer.key_dim}) = {factor:.6g} instead."
         yield ""
         return
-    embed, heads = item.embed_dim, layer.num_heads
+    heads = layer.num_heads
+    head_size = embed // heads
     company = "with nn.Linear around it" if around else "alone"
     yield f"In PyTorch (layout mha, {item.placement}): nn.MultiheadAttention({embed}, {heads}), {company}."
     yield (
-        f"  It has one head size, embed_dim / num_heads = {embed} / {heads} = {item.head_size}, and scales by "
-        f"1 / sqrt({item.head_size})."
+        f"  It has one head size, embed_dim / num_heads = {embed} / {heads} = {head_size}, and scales by "
+        f"1 / sqrt({head_size})."
     )
     if "q" in around:
         yield (
@@ -119,17 +123,22 @@ def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
             f"output_projection = nn.Linear({embed}, {layer.output_features})\n"
             "  carries Keras' output kernel, and out_proj is an identity."
         )
-    if item.head_size not in (layer.key_dim, layer.value_dim) or layer.key_dim != layer.value_dim:
+    if head_size not in (layer.key_dim, layer.value_dim) or layer.key_dim != layer.value_dim:
         yield (
             f"  Heads of {layer.key_dim} (query, key) and {layer.value_dim} (value) are padded with zeros to "
-            f"{item.head_size}: zeros add nothing to a dot product."
+            f"{head_size}: zeros add nothing to a dot product."
         )
-    if item.head_size != layer.key_dim:
-        factor = f"sqrt({item.head_size} / {layer.key_dim}) = {item.scale:.6g}"
-        yield f"  The query is multiplied by {factor}, so that the scale is Keras'."
+    if factor != 1:
+        root = f"sqrt({head_size} / {layer.key_dim}) = {factor:.6g}"
+        yield f"  The query is multiplied by {root}, so that the scale is Keras'."
     if item.fits:
         yield f"  {item.fits}."
     yield ""
+
+
+def query_factor(item: LayerPlan) -> float:
+    """What the query's numbers are multiplied by."""
+    return next(piece.factor for rule in item.rules for piece in rule.pieces if piece.source == "query.kernel")
 
 
 def tensors_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
@@ -139,14 +148,15 @@ def tensors_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     letters: dict[str, str] = {}
     for rule in item.rules:
         tensor = describe(rule, item, layer.dtype)
-        pieces = [piece_text(piece, item, letters) for piece in rule.pieces]
+        pieces = [piece_text(piece, letters) for piece in rule.pieces]
         stacked = "rows of " if len(pieces) > 1 else ""
         rows.append((f"  {rule.target}", str(tensor.shape), f"= {stacked}{', then '.join(pieces)}"))
     yield from plain_table(Table(("  key", "shape", "made of"), tuple(rows)))
     for pattern, letter in letters.items():
         yield f"  {letter}: {pattern}"
-    if {layer.key_dim, layer.value_dim, item.head_size} - {None, item.head_size} and item.head_size:
-        yield f"  Before that, head_dim is padded with zeros to {item.head_size}, behind each head's own numbers."
+    head_size = item.module.arguments.get("embed_dim", 0) // layer.num_heads
+    if head_size and {layer.key_dim, layer.value_dim} != {head_size}:
+        yield f"  Before that, head_dim is padded with zeros to {head_size}, after each head's own numbers."
     yield "  (einops patterns: Keras puts the input axis first, PyTorch the output axis; in NumPy, W is"
     yield "  kernel.reshape(features, -1).T.)"
     yield ""
@@ -155,13 +165,13 @@ def tensors_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
 LETTERS = {WEIGHT: "W", BIAS: "B", OUTPUT_WEIGHT: "O", OUTPUT_BIAS: "F"}
 
 
-def piece_text(piece: Piece, item: LayerPlan, letters: dict[str, str]) -> str:
+def piece_text(piece: Piece, letters: dict[str, str]) -> str:
     """A piece in words; its pattern goes by a letter."""
-    if piece.step in ("identity", "zeros"):
-        return piece.step
+    if piece.source is None:
+        return str(piece.made)
     role, kind = piece.source.split(".")
     letter = letters[piece.pattern] = LETTERS.get(piece.pattern, piece.pattern)
-    factor = f" × {item.scale:.6g}" if is_rescaled(piece, item) else ""
+    factor = f" × {piece.factor:.6g}" if is_rescaled(piece) else ""
     return f"{letter}({role} {kind}){factor}"
 
 
@@ -192,7 +202,7 @@ def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[s
     """The few lines to load and call it."""
     name = layer.name.replace("'", r"\'")
     choice = ""
-    if item.head_size is None:
+    if "embed_dim" not in item.module.arguments:
         choice = f" --layout {item.placement}"
     elif item.placement == "drop-in":
         choice = " --placement drop-in"

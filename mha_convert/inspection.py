@@ -178,8 +178,8 @@ def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | N
     entry = ledger(item, {tensor.key: tensor.shape for tensor in convert(chosen)})
     return {
         "module": item.module.class_name,
-        "embed_dim": item.embed_dim,
-        "head_size": item.head_size,
+        "embed_dim": item.module.arguments["embed_dim"],
+        "head_size": item.module.arguments["embed_dim"] // layer.num_heads,
         "projections": projections(item),
         "added_parameters": entry.repeated + entry.padding + entry.identity,
         "fits": item.fits,

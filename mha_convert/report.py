@@ -65,10 +65,10 @@ def module_call(item: LayerPlan) -> str:
     layer = item.layer
     if isinstance(layer, UnprojectedAttention):
         return f"{item.module.class_name}({', '.join(f'{name}={value!r}' for name, value in arguments_shown(item))})"
-    if item.head_size is None:
+    if "embed_dim" not in item.module.arguments:
         sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
         return f"{item.module.class_name}({', '.join(map(str, sizes))})"
-    stock = f"nn.MultiheadAttention({item.embed_dim}, {layer.num_heads})"
+    stock = f"nn.MultiheadAttention({item.module.arguments['embed_dim']}, {layer.num_heads})"
     around = projections(item)
     return f"{'Linear → ' if 'q' in around else ''}{stock}{' → Linear' if 'out' in around else ''}"
 
@@ -228,7 +228,7 @@ def key_row(rule: Rule, item: LayerPlan, plan: Plan) -> dict[str, Any]:
 
 def source_path(piece: Piece, item: LayerPlan) -> str:
     """Where Keras' array is in the file; ``identity`` and ``zeros`` have none."""
-    return piece.step if piece.step in ("identity", "zeros") else source_variable(piece, item).path
+    return piece.made or source_variable(piece, item).path
 
 
 def report_as_json(report: Report) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def test_target_and_source_cannot_be_one_file(samples, tmp_path):
 def test_a_failing_proof_leaves_neither(golden, tmp_path, monkeypatch):
     from mha_convert import conversion
 
-    monkeypatch.setattr(conversion, "is_rescaled", lambda piece, item: False)
+    monkeypatch.setattr(conversion, "is_rescaled", lambda piece: False)
     with pytest.raises(mha_convert.VerificationError):
         mha_convert.convert_file(
             golden / "keras-3.15.1/vdim_large.keras", tmp_path / "x.pt", module=tmp_path / "modules.py"

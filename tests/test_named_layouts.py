@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_cases import CASES, LayerCase, arrays_of, case, ids, make_layer
-from test_conversion import backwards, iter_rows
+from rows_backwards import backwards, blocks_of
 from test_verification import DAMAGES, in_memory
 from torch import nn
 
@@ -53,12 +53,11 @@ def test_every_rule_can_be_read_backwards(case, options):
         tensor = tensors[item.prefix + rule.target]
         array = tensor.read()
         assert (array.shape, array.dtype.name, array.flags.c_contiguous) == (tensor.shape, tensor.dtype, True)
-        for piece, block in iter_rows(rule, item, array):
+        for piece, block in blocks_of(rule, item, array):
             role, kind = piece.source.split(".")
             original = getattr(layer.projections[role], kind).read()
-            scale = item.scale if piece.step == "rescale" else 1.0
-            found = backwards(block, piece, padded_shape(original.shape, piece, item))
-            np.testing.assert_array_equal(found, original * scale)
+            found = backwards(block, piece, padded_shape(original.shape, piece))
+            np.testing.assert_array_equal(found, original * piece.factor)
             seen.add(piece.source)
     assert seen == set(arrays_of(layer))
     entry = ledger(item, {key: tensor.shape for key, tensor in tensors.items()})

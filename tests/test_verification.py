@@ -130,7 +130,7 @@ def test_a_wrong_rule_is_caught_by_the_formula_alone(case, role, monkeypatch):
 def test_a_forgotten_scale_is_caught(monkeypatch):
     from mha_convert import conversion
 
-    monkeypatch.setattr(conversion, "is_rescaled", lambda piece, item: False)
+    monkeypatch.setattr(conversion, "is_rescaled", lambda piece: False)
     case = next(case for case in CASES if case.id == "value larger")
     plan, tensors = make(case, "mha", "projected")
     with pytest.raises(VerificationError, match="the Keras formula"):

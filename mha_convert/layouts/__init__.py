@@ -5,6 +5,7 @@ A layer without projections has the same few tensors in every layout (``unprojec
 A layout module has ``NAME``, ``REFUSALS`` (what it cannot hold) and ``lay_out(layer, placement, prefix)``.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
@@ -175,7 +176,7 @@ def check_unique(plans: Sequence[LayerPlan]) -> None:
 def check_price(plans: Sequence[LayerPlan]) -> None:
     """Refuse an identity that would fill the memory and means nothing."""
     for item in plans:
-        added = sum(piece.step == "identity" for rule in item.rules for piece in rule.pieces) * item.embed_dim**2
+        added = sum(math.prod(p.shape) for rule in item.rules for p in rule.pieces if p.made == "identity")
         if added > MOST_ADDED:
             raise LayoutError(
                 f"Layer '{printable(item.layer.name)}': nn.MultiheadAttention would need identities of {added:,} "

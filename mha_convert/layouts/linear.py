@@ -1,15 +1,15 @@
 """Layout ``linear``: the projections as ``nn.Linear`` in Keras' own sizes; every number is moved, none added."""
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, VALUE, VALUE_BIAS, WEIGHT
 from ._refusals import OTHER_AXES, Refusal
 
 NAME = "linear"
 REFUSALS: tuple[Refusal, ...] = (OTHER_AXES,)
 
 RULES = (
-    Rule("q_proj.weight", (Piece("query.kernel", WEIGHT),)),
-    Rule("q_proj.bias", (Piece("query.bias", BIAS),)),
+    Rule("q_proj.weight", (QUERY,)),
+    Rule("q_proj.bias", (QUERY_BIAS,)),
     Rule("k_proj.weight", (KEY,)),
     Rule("k_proj.bias", (KEY_BIAS,)),
     Rule("v_proj.weight", (VALUE,)),
@@ -27,8 +27,6 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
         layer=layer,
         prefix=prefix,
         placement="linear",
-        head_size=None,
-        embed_dim=layer.num_heads * layer.key_dim,
         rules=tuple(rule for rule in RULES if is_present(rule, layer)),
         module=module(layer),
     )

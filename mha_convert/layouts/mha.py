@@ -8,11 +8,23 @@ the Keras kernel, and the weight inside is an identity. ``docs/layouts.md`` deri
 https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, REPEATED, VALUE, VALUE_BIAS, WEIGHT
+from ._patterns import (
+    KEY,
+    KEY_BIAS,
+    OUTPUT,
+    OUTPUT_BIAS_PIECE,
+    QUERY,
+    QUERY_BIAS,
+    REPEATED,
+    SHARED,
+    VALUE,
+    VALUE_BIAS,
+)
 from ._refusals import GATED, OTHER_AXES, WINDOWED, Refusal
 
 NAME = "mha"
@@ -21,8 +33,8 @@ REFUSALS: tuple[Refusal, ...] = (GATED, WINDOWED, OTHER_AXES)
 WRAPPED = "attention."
 TIME_AXIS = (1,)
 
-QUERY, QUERY_BIAS = Piece("query.kernel", WEIGHT, "rescale"), Piece("query.bias", BIAS, "rescale")
-IDENTITY, ZEROS = Piece("embed_dim", "", "identity"), Piece("embed_dim", "", "zeros")
+IDENTITY, ZEROS = Piece(made="identity"), Piece(made="zeros")
+MADE_RANK = {"identity": 2, "zeros": 1}
 
 QUERY_INSIDE, QUERY_OUTSIDE = (QUERY, QUERY_BIAS), (IDENTITY, ZEROS)
 QUERY_PROJECTION = (Rule("query_projection.weight", (QUERY,)), Rule("query_projection.bias", (QUERY_BIAS,)))
@@ -89,16 +101,14 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
         layer=layer,
         prefix=prefix,
         placement=placed.name,
-        head_size=placed.head_size,
-        embed_dim=placed.embed_dim,
-        rules=rules(layer, placed),
+        rules=tuple(filled(rule, layer, placed) for rule in rules(layer, placed)),
         module=module(layer, placed),
         fits=placed.fits,
     )
 
 
 def rules(layer: AttentionLayer, placed: Placement) -> tuple[Rule, ...]:
-    """The rows, in the order of PyTorch's own ``state_dict``."""
+    """The rows that this placement has, in the order of PyTorch's own ``state_dict``."""
     query, query_bias = QUERY_OUTSIDE if placed.query_outside else QUERY_INSIDE
     separate = (Rule("q_proj_weight", (query,)), Rule("k_proj_weight", (KEY,)), Rule("v_proj_weight", (VALUE,)))
     packed = (Rule("in_proj_weight", (query, KEY, VALUE)),)
@@ -112,9 +122,26 @@ def rules(layer: AttentionLayer, placed: Placement) -> tuple[Rule, ...]:
         *(Rule(WRAPPED + rule.target, rule.pieces) if placed.wrapped else rule for rule in inside),
         *(OUTPUT_PROJECTION if placed.output_outside else ()),
     )
-    if layer.num_key_value_heads != layer.num_heads:
-        rows = tuple(Rule(rule.target, tuple(REPEATED.get(piece, piece) for piece in rule.pieces)) for rule in rows)
     return tuple(rule for rule in rows if layer.use_bias or not rule.target.endswith("bias"))
+
+
+def filled(rule: Rule, layer: AttentionLayer, placed: Placement) -> Rule:
+    """The row with this layer's sizes and factor."""
+    return replace(rule, pieces=tuple(filled_piece(piece, layer, placed) for piece in rule.pieces))
+
+
+def filled_piece(piece: Piece, layer: AttentionLayer, placed: Placement) -> Piece:
+    """Heads of the placement's size; the query with Keras' scale; heads that are shared once for each query head."""
+    if piece.made:
+        return replace(piece, shape=(placed.embed_dim,) * MADE_RANK[piece.made])
+    role = str(piece.source).partition(".")[0]
+    sizes = {"head_dim": placed.head_size}
+    if role == "query":
+        return replace(piece, sizes=sizes, factor=math.sqrt(placed.head_size / layer.key_dim))
+    groups = layer.num_heads // layer.num_key_value_heads
+    if role in SHARED and groups > 1:
+        return replace(piece, sizes=sizes | {"groups": groups}, pattern=REPEATED[piece.pattern])
+    return replace(piece, sizes=sizes) if "head_dim" in piece.pattern else piece
 
 
 def module(layer: AttentionLayer, placed: Placement) -> ModuleSpec:

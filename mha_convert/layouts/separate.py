@@ -1,5 +1,6 @@
 """Layout ``separate``: layout ``linear`` under the names that models elsewhere give their four ``nn.Linear``."""
 
+import math
 from dataclasses import dataclass, replace
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Rule
@@ -45,7 +46,7 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str, names: str = DEF
     return replace(
         item,
         placement=NAME,
-        rules=tuple(renamed(rule, family) for rule in item.rules),
+        rules=tuple(renamed(rule, family, layer.key_dim) for rule in item.rules),
         module=ModuleSpec(
             class_name="NamedMultiheadAttention",
             arguments={
@@ -54,14 +55,13 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str, names: str = DEF
                 "divides_scores": family.divides_scores,
             },
         ),
-        divides_scores=family.divides_scores,
     )
 
 
-def renamed(rule: Rule, family: Names) -> Rule:
+def renamed(rule: Rule, family: Names, key_dim: int) -> Rule:
     """One row under the family's name; the query carries the factor that the family's attention leaves out."""
     projection, kind = rule.target.split(".")
     pieces = rule.pieces
     if projection == "q_proj" and not family.divides_scores:
-        pieces = tuple(replace(piece, step="rescale") for piece in pieces)
+        pieces = tuple(replace(piece, factor=math.sqrt(1 / key_dim)) for piece in pieces)
     return Rule(f"{family.places.get(projection, projection)}.{kind}", pieces)

@@ -16,8 +16,6 @@ def lay_out(layer: UnprojectedAttention, prefix: str) -> LayerPlan:
         layer=layer,
         prefix=prefix,
         placement=PLACEMENT,
-        head_size=None,
-        embed_dim=0,
         rules=tuple(rule for rule in RULES if rule.target in layer.arrays),
         module=module(layer),
     )

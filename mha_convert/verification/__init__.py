@@ -299,11 +299,8 @@ def rounded_arrays(item: LayerPlan, dtype: str) -> dict[str, str]:
         piece.source: dtype
         for rule in item.rules
         for piece in rule.pieces
-        if piece.source in item.layer.arrays
-        and (
-            conversion.is_rescaled(piece, item)
-            or not holds_exactly(conversion.source_variable(piece, item).dtype, dtype)
-        )
+        if piece.source is not None
+        and (conversion.is_rescaled(piece) or not holds_exactly(conversion.source_variable(piece, item).dtype, dtype))
     }
 
 
