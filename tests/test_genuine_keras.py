@@ -44,25 +44,20 @@ def test_genuine_keras_can_disagree(keras_installed, tmp_path, monkeypatch):
     """Were our formula wrong in the same way as our conversion, Keras would say so."""
     from layer_cases import CASES, make_layer
 
-    from mha_convert import verification
-    from mha_convert.datatypes import AttentionLayer, LayerPlan
+    from mha_convert import conversion, verification
 
-    monkeypatch.setattr(LayerPlan, "scale", property(lambda item: 1.0))
-    maths = verification.MATHEMATICS[AttentionLayer]
-    honest = maths.attention
+    monkeypatch.setattr(conversion, "is_rescaled", lambda piece: False)
+    maths = verification.OF_KIND["MultiHeadAttention"]
 
-    def wrong_scale(arrays, inputs):
-        return honest(
-            arrays
-            | {
-                "query.kernel": arrays["query.kernel"] * np.sqrt(3 / 7),
-                "query.bias": arrays["query.bias"] * np.sqrt(3 / 7),
-            },
-            inputs,
+    def wrong_scale(arrays, calls):
+        factor = np.sqrt(3 / 7)
+        return maths.formula(
+            arrays | {name: arrays[name] * factor for name in ("query.kernel", "query.bias")},
+            calls,
         )
 
-    wrong = {AttentionLayer: replace(maths, attention=wrong_scale)}
-    monkeypatch.setattr(verification, "MATHEMATICS", wrong)
+    wrong = {"MultiHeadAttention": replace(maths, formula=wrong_scale)}
+    monkeypatch.setattr(verification, "OF_KIND", wrong)
     case = next(case for case in CASES if case.id == "value larger")
     plan = mha_convert.plan([make_layer(case)])
     mha_convert.write(tmp_path / "x.safetensors", mha_convert.convert(plan))

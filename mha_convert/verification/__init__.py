@@ -9,30 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import conversion
-from ..datatypes import (
-    AnyAttention,
-    Array,
-    AttentionLayer,
-    Comparison,
-    LayerPlan,
-    Ledger,
-    Plan,
-    Rule,
-    StoredTensor,
-    UnprojectedAttention,
-)
+from ..datatypes import AnyAttention, Array, Comparison, LayerPlan, Ledger, Plan, Rule, StoredTensor
 from ..errors import VerificationError, printable
 from ..writers import StoredTarget
-from . import cases, formula, unprojected
-from .cases import Case, apart, together
-from .formula import FLOAT32, FLOAT64, Result, holds_exactly
+from .formula import holds_exactly
 from .genuine_keras import GenuineKeras
-from .pytorch import module_in_float64, one_thread, run
+from .kinds import OF_KIND, Mathematics, Values
+from .pytorch import module_in_float64, one_thread
 
 if TYPE_CHECKING:
     import torch
@@ -44,40 +32,6 @@ VAGUE = 1e-3  # of the largest value: a comparison that allows more says nothing
 UNPROVEN = "Give --reference none to convert it unproven"
 OTHERS = ", or the names of the other layers with --layer"
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mathematics:
-    """What one kind of layer computes: its calls, its result, and how far rounding can move that.
-
-    ``keras_roundoff`` is that of genuine Keras' float64 layer between the projections.
-    """
-
-    cases: Callable[..., tuple[Case, ...]]
-    attention: Callable[..., Result]
-    rounding_effect: Callable[..., Result]
-    arithmetic_effect: Callable[..., Result]
-    keras_roundoff: float
-
-
-MATHEMATICS: Mapping[type, Mathematics] = {
-    AttentionLayer: Mathematics(
-        cases=cases.cases,
-        attention=formula.attention,
-        rounding_effect=formula.rounding_effect,
-        arithmetic_effect=formula.arithmetic_effect,
-        # It rounds 1/sqrt(key_dim) to float32; where it calls a fused kernel, it casts the heads, too (measured with
-        # Keras 3.15.1 on TensorFlow and torch).
-        keras_roundoff=FLOAT32,
-    ),
-    UnprojectedAttention: Mathematics(
-        cases=unprojected.cases,
-        attention=unprojected.attention,
-        rounding_effect=unprojected.rounding_effect,
-        arithmetic_effect=unprojected.arithmetic_effect,
-        keras_roundoff=FLOAT64,
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +102,9 @@ def check_keys(plan: Plan, target: StoredTarget) -> None:
 class Expected:
     """What the formula says of each call: the result, and how far arithmetic and the target's rounding may move it."""
 
-    results: list[Result]
-    honest: list[Result]
-    rounding: list[Result]
+    results: Sequence[Values]
+    honest: Sequence[Values]
+    rounding: Sequence[Values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,41 +142,39 @@ class LayerProof:
         """Every measured difference."""
         from ..writers.torch_file import as_tensor
 
-        layer, maths = self.item.layer, MATHEMATICS[type(self.item.layer)]
+        layer, maths = self.item.layer, OF_KIND[self.item.layer.kind]
         with np.errstate(over="ignore", invalid="ignore"):
             calls = maths.cases(layer, self.arrays)
         exact = {**self.found, **{key: as_tensor(array) for key, array in self.exact.items()}}
         module = module_in_float64(self.item.module, exact)
-        genuine = keras.results(layer, self.arrays, calls) if keras else [None] * len(calls)
+        genuine = keras.results(maths.keras_request(layer, calls), layer, self.arrays) if keras else []
         with ThreadPoolExecutor(1) as pool:  # one processor for NumPy, one for PyTorch
             by_formula = pool.submit(self.expected, maths, calls)
-            results = [run(module, case, layer.num_heads) for case in calls]
+            results = [maths.run(module, layer, case) for case in calls]
             expected = by_formula.result()
-        self.refuse_vague(expected)
+        self.refuse_vague(expected, maths.telling)
         for case, result, ours, slack in zip(calls, results, expected.results, expected.honest, strict=True):
-            yield from self.compare(case, result, (ours, ours.output), NUMPY, slack)
+            yield from self.compare(case.name, result, ours, NUMPY, slack)
         if keras:
-            room = {"inside": maths.keras_roundoff, "outside": FLOAT64}
             with np.errstate(over="ignore", invalid="ignore"):
-                allowed = apart(maths.arithmetic_effect(self.arrays, together(calls), **room), calls)
+                allowed = maths.arithmetic(self.arrays, calls, of_keras=True)
             for case, result, theirs, slack in zip(calls, results, genuine, allowed, strict=True):
-                if theirs:
-                    yield from self.compare(case, result, theirs, keras.name, slack)
+                yield from self.compare(case.name, result, theirs, keras.name, slack)
         if self.rounded:
             module = module_in_float64(self.item.module, self.found)
             for case, ours, slack, effect in zip(
                 calls, expected.results, expected.honest, expected.rounding, strict=True
             ):
-                allowed_here = Result(output=effect.output + slack.output, scores=effect.scores + slack.scores)
-                result = run(module, case, layer.num_heads)
-                yield from self.compare(case, result, (ours, ours.output), NUMPY, allowed_here, weights="stored")
+                room = {what: effect[what] + slack[what] for what in effect}
+                result = maths.run(module, layer, case)
+                yield from self.compare(case.name, result, ours, NUMPY, room, weights="stored")
 
-    def refuse_vague(self, expected: Expected) -> None:
+    def refuse_vague(self, expected: Expected, telling: Sequence[str]) -> None:
         """An error where numbers are so large that float64 cannot tell a right result from a wrong one."""
         results = zip(expected.results, expected.honest, strict=True)
         if all(
-            room.scores.max() <= VAGUE * (np.abs(ours.scores).max() or 1.0)
-            and np.isfinite([np.abs(ours.output).max(), room.output.max()]).all()  # outputs may cancel to nothing
+            all(room[what].max() <= VAGUE * (np.abs(ours[what]).max() or 1.0) for what in telling)
+            and all(np.isfinite([np.abs(ours[what]).max(), room[what].max()]).all() for what in ours)  # may cancel to 0
             for ours, room in results
         ):
             return
@@ -234,44 +186,31 @@ class LayerProof:
         )
 
     @np.errstate(over="ignore", invalid="ignore")
-    def expected(self, maths: Mathematics, calls: Sequence[Case]) -> Expected:
-        """By the formula, for all calls at once."""
-        every = together(calls)
-        results = apart(maths.attention(self.arrays, every), calls)
+    def expected(self, maths: Mathematics, calls: Sequence[Any]) -> Expected:
+        """By the formula."""
         return Expected(
-            results=[case.in_keras_axes(result) for case, result in zip(calls, results, strict=True)],
-            honest=apart(maths.arithmetic_effect(self.arrays, every, inside=FLOAT64, outside=FLOAT64), calls),
-            rounding=apart(maths.rounding_effect(self.arrays, every, self.rounded), calls) if self.rounded else [],
+            results=maths.formula(self.arrays, calls),
+            honest=maths.arithmetic(self.arrays, calls, of_keras=False),
+            rounding=maths.rounding(self.arrays, calls, self.rounded) if self.rounded else [],
         )
 
     def compare(
-        self,
-        case: Case,
-        result: tuple[Result, Array],
-        expected: tuple[Result, Array],
-        reference: str,
-        allowed: Result,
-        weights: str = "float64",
+        self, case: str, result: Values, expected: Values, reference: str, allowed: Values, weights: str = "float64"
     ) -> Iterator[Comparison]:
-        """Output, per-head scores, and the output of the path without scores."""
-        (ours, ours_alone), (theirs, theirs_alone) = result, expected
-        room = float(allowed.output.max()), float(allowed.scores.max())
-        for what, actual, wanted, slack in (
-            ("output", ours.output, theirs.output, room[0]),
-            ("scores", ours.scores, theirs.scores, room[1]),
-            ("output without scores", ours_alone, theirs_alone, room[0]),
-        ):
+        """Every value that the call returns."""
+        for what, wanted in expected.items():
             largest = float(np.abs(wanted).max()) or 1.0
+            actual = result[what]
             error = float(np.abs(actual - wanted).max()) if actual.shape == wanted.shape else np.inf
             yield Comparison(
                 layer=self.item.layer.name,
-                case=case.name,
+                case=case,
                 what=what,
                 weights=weights,
                 reference=reference,
                 error=error,
                 relative=error / largest,
-                bound=max(BOUND, slack / largest),
+                bound=max(BOUND, float(allowed[what].max()) / largest),
             )
 
 

@@ -8,18 +8,37 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from ..datatypes import AnyAttention, Array, AttentionLayer, UnprojectedAttention
+from ..datatypes import AnyAttention, Array
 from ..errors import VerificationError, printable
-from .cases import TIME_AXIS, Case
-from .formula import Result
 
 INSTALL = "Install it with `pip install keras tensorflow`, or take --reference numpy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How genuine Keras makes a layer, and how it is called.
+
+    Args:
+        class_name: in ``keras.layers``.
+        settings: the constructor's arguments, as plain data.
+        weights: names of the layer's arrays in Keras' order, by the attribute of the sub-layer that has them; ``""``
+            is the layer itself.
+        call: a word of ``keras_worker.CALLS``.
+        inputs: the arrays of each call, by names that ``call`` knows.
+    """
+
+    class_name: str
+    settings: Mapping[str, Any]
+    weights: Mapping[str, Sequence[str]]
+    call: str
+    inputs: Sequence[Mapping[str, Array]]
 
 
 class GenuineKeras:
@@ -80,15 +99,13 @@ class GenuineKeras:
         heard: dict[str, Any] = json.loads(line)
         return heard
 
-    def results(
-        self, layer: AnyAttention, arrays: Mapping[str, Array], cases: Sequence[Case]
-    ) -> list[tuple[Result, Array]]:
-        """Output and scores of every case, and the output of the call without scores."""
+    def results(self, request: Request, layer: AnyAttention, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
+        """What each call of the request returns, by name; ``arrays`` are the layer's own."""
         process = self.start()
-        request = Path(self.folder.name) / "request.npz"
-        np.savez(request, **payload(layer, arrays, cases))
+        path = Path(self.folder.name) / "request.npz"
+        np.savez(path, **payload(request, arrays))
         assert process.stdin
-        process.stdin.write(f"{request}\n")
+        process.stdin.write(f"{path}\n")
         process.stdin.flush()
         heard = self.hear(process)
         if "error" in heard:
@@ -97,43 +114,18 @@ class GenuineKeras:
                 "Take --reference numpy, or another Keras version."
             )
         with np.load(heard["answer"]) as found:
-            return [
-                (Result(output=found[f"{i}/output"], scores=found[f"{i}/scores"]), found[f"{i}/alone"])
-                for i in range(len(cases))
-            ]
+            names = dict.fromkeys(name.partition("/")[2] for name in found.files)
+            return [{name: found[f"{i}/{name}"] for name in names} for i in range(len(request.inputs))]
 
 
-def payload(layer: AnyAttention, arrays: Mapping[str, Array], cases: Sequence[Case]) -> dict[str, Any]:
-    """What the process needs to know of one layer."""
-    told = weights_of(layer) if isinstance(layer, UnprojectedAttention) else projections_of(layer)
-    data: dict[str, Any] = {"sizes": json.dumps({**told, "cases": len(cases)}), **arrays}
-    for index, case in enumerate(cases):
-        data |= {f"{index}/{name}": getattr(case.call, name) for name in ("query", "key", "value")}
-        if case.call.attends is not None:
-            data[f"{index}/attends"] = case.call.attends
-        if case.mask == "causal mask":
-            data[f"{index}/causal"] = np.array(True)
-    return data
-
-
-def weights_of(layer: UnprojectedAttention) -> dict[str, Any]:
-    """Class, constructor's arguments, and the weights in Keras' order."""
-    return {"class_name": layer.kind, "settings": layer.sizes, "weights": [*layer.arrays]}
-
-
-def projections_of(layer: AttentionLayer) -> dict[str, Any]:
-    """Class, constructor's arguments, and the projections that have weights."""
-    settings: dict[str, Any] = {"use_bias": layer.use_bias}
-    if layer.num_key_value_heads == layer.num_heads:
-        class_name = "MultiHeadAttention"
-        settings |= {"num_heads": layer.num_heads, "key_dim": layer.key_dim, "value_dim": layer.value_dim}
-        settings |= {"output_shape": layer.output_shape}
-        plain = layer.rank == 3 and layer.attended_axes in (None, TIME_AXIS)
-        settings |= {} if plain else {"attention_axes": layer.attended_axes}
-    else:
-        class_name = "GroupQueryAttention"
-        settings |= {"head_dim": layer.key_dim, "num_query_heads": layer.num_heads}
-        settings |= {"num_key_value_heads": layer.num_key_value_heads}
-    settings |= {"use_gate": True} if layer.gate else {}
-    settings |= {"sliding_window": layer.sliding_window} if layer.sliding_window else {}
-    return {"class_name": class_name, "settings": settings, "roles": [*layer.projections]}
+def payload(request: Request, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """The request as arrays, and what is none as JSON."""
+    told = {
+        "class_name": request.class_name,
+        "settings": request.settings,
+        "weights": request.weights,
+        "call": request.call,
+        "calls": len(request.inputs),
+    }
+    data: dict[str, Any] = {"request": json.dumps(told), **arrays}
+    return data | {f"{i}/{name}": array for i, given in enumerate(request.inputs) for name, array in given.items()}

@@ -48,44 +48,43 @@ def identify() -> dict[str, str]:
     return {"keras": keras.__version__, "backend": backend, "backend_version": getattr(module, "__version__", "")}
 
 
-def answer(request: Path) -> Path:
-    """Build the layer, run its cases, store the results."""
+def answer(path: Path) -> Path:
+    """Build the layer, run its calls, store what they return."""
     import numpy as np
 
-    with np.load(request) as archive:
+    with np.load(path) as archive:
         data = {name: archive[name] for name in archive.files}
-    sizes = json.loads(str(data.pop("sizes")))
-    layer = build(sizes, data)
-    results: dict[str, Any] = {}
-    ask = call if "roles" in sizes else call_unprojected
-    for index in range(sizes["cases"]):
-        output, scores, alone = ask(
-            layer, {key.split("/")[1]: data[key] for key in data if key.startswith(f"{index}/")}
-        )
-        results |= {f"{index}/output": output, f"{index}/scores": scores, f"{index}/alone": alone}
-    path = request.with_suffix(".answer.npz")
-    np.savez(path, **results)
-    return path
+    request = json.loads(str(data.pop("request")))
+    calls: list[dict[str, Any]] = [{} for _ in range(request["calls"])]
+    for name in [name for name in data if "/" in name]:
+        index, _, own_name = name.partition("/")
+        calls[int(index)][own_name] = data.pop(name)
+    call = CALLS[request["call"]]
+    layer = build(request, data, call, calls[0])
+    returned = {
+        f"{index}/{name}": as_array(tensor)
+        for index, inputs in enumerate(calls)
+        for name, tensor in call(layer, inputs).items()
+    }
+    result = path.with_suffix(".answer.npz")
+    np.savez(result, **returned)
+    return result
 
 
-def build(sizes: dict[str, Any], data: dict[str, Any]) -> Any:
-    """A genuine layer with the saved kernels."""
+def build(request: dict[str, Any], arrays: dict[str, Any], call: Any, inputs: dict[str, Any]) -> Any:
+    """A genuine layer with the saved weights; the first call makes its variables."""
     import keras
 
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in sizes["settings"].items()}
-    layer = getattr(keras.layers, sizes["class_name"])(dtype="float64", **settings)
-    if "weights" in sizes:
-        layer([data["0/query"], data["0/value"], data["0/key"]])
-        layer.set_weights([data[name] for name in sizes["weights"]])
-        return layer
-    layer(data["0/query"], data["0/value"], data["0/key"])
-    for role in sizes["roles"]:
-        arrays = (data.get(f"{role}.{kind}") for kind in ("kernel", "bias"))
-        getattr(layer, f"_{role}_dense").set_weights([array for array in arrays if array is not None])
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in request["settings"].items()}
+    layer = getattr(keras.layers, request["class_name"])(dtype="float64", **settings)
+    call(layer, inputs)
+    for attribute, names in request["weights"].items():
+        part = getattr(layer, attribute) if attribute else layer
+        part.set_weights([arrays[name] for name in names])
     return layer
 
 
-def call(layer: Any, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
+def call_with_three(layer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Output with scores, and the output of a call without them (another path since Keras 3.7)."""
     masks = {} if "attends" not in inputs else {"attention_mask": inputs["attends"]}
     if "causal" in inputs:
@@ -93,26 +92,27 @@ def call(layer: Any, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
     arguments = (inputs["query"], inputs["value"], inputs["key"])
     output, scores = layer(*arguments, return_attention_scores=True, training=False, **masks)
     alone = layer(*arguments, training=False, **masks)
-    return as_arrays(output, scores, alone)
+    return {"output": output, "scores": scores, "output without scores": alone}
 
 
-def call_unprojected(layer: Any, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
+def call_with_list(layer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """The same of a layer that takes a list, and masks for positions only."""
     arguments = [inputs["query"], inputs["value"], inputs["key"]]
     options: dict[str, Any] = {"use_causal_mask": True} if "causal" in inputs else {}
     if "attends" in inputs and "causal" not in inputs:
         options["mask"] = [None, inputs["attends"][:, 0]]
     output, scores = layer(arguments, return_attention_scores=True, training=False, **options)
-    return as_arrays(output, scores, layer(arguments, training=False, **options))
+    return {"output": output, "scores": scores, "output without scores": layer(arguments, training=False, **options)}
 
 
-def as_arrays(*tensors: Any) -> tuple[Any, Any, Any]:
+CALLS = {"three inputs": call_with_three, "list of inputs": call_with_list}
+
+
+def as_array(tensor: Any) -> Any:
     """Whatever the backend returns, in NumPy."""
     import keras
 
-    convert = keras.ops.convert_to_numpy if hasattr(keras, "ops") else lambda tensor: tensor.numpy()
-    first, second, third = (convert(tensor) for tensor in tensors)
-    return first, second, third
+    return keras.ops.convert_to_numpy(tensor) if hasattr(keras, "ops") else tensor.numpy()
 
 
 if __name__ == "__main__":
