@@ -66,7 +66,7 @@ def blocks(rule: Rule, item: LayerPlan, dtype: str) -> Iterator[Array]:
 def piece_blocks(piece: Piece, item: LayerPlan, dtype: str) -> Iterator[Array]:
     """Make the rows that one piece contributes, block by block."""
     if piece.made:
-        yield from constant_blocks(piece.shape, dtype)
+        yield from made_blocks(piece, dtype)
         return
     whole = arranged(padded(taken(source_array(piece, item), piece), piece), piece)
     subject = f"Layer '{printable(item.layer.name)}': its {str(piece.source).replace('.', ' ')}"
@@ -78,14 +78,18 @@ def piece_blocks(piece: Piece, item: LayerPlan, dtype: str) -> Iterator[Array]:
         yield round_once(block, dtype, subject)
 
 
-def constant_blocks(shape: tuple[int, ...], dtype: str) -> Iterator[Array]:
-    """Zeros for a vector, the identity for a matrix."""
-    step = max(ROWS, BLOCK // (shape[-1] * 8))
-    for start in range(0, shape[0], step):
-        rows = min(step, shape[0] - start)
-        yield (
-            np.zeros(rows, numpy_dtype(dtype)) if len(shape) == 1 else np.eye(rows, shape[1], start, numpy_dtype(dtype))
-        )
+def made_rows(piece: Piece, start: int, rows: int, dtype: np.dtype[np.generic]) -> Array:
+    """Some rows of what has no source."""
+    if piece.made == "identity":
+        return np.eye(rows, piece.shape[1], start, dtype)
+    return np.full((rows, *piece.shape[1:]), {"zeros": 0, "ones": 1}[str(piece.made)], dtype)
+
+
+def made_blocks(piece: Piece, dtype: str) -> Iterator[Array]:
+    """What has no source, block by block."""
+    step = max(ROWS, BLOCK // (math.prod(piece.shape[1:]) * 8))
+    for start in range(0, piece.shape[0], step):
+        yield made_rows(piece, start, min(step, piece.shape[0] - start), numpy_dtype(dtype))
 
 
 def row_blocks(shape: tuple[int, ...], itemsize: int) -> Iterator[slice | EllipsisType]:

@@ -7,7 +7,7 @@ Keras' ``key_dim`` for query and key, ``value_dim`` for value).
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy.typing as npt
 
@@ -411,6 +411,138 @@ class UnprojectedAttention:
 AnyAttention = AttentionLayer | UnprojectedAttention
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainLayer:
+    """A layer that is its class, its settings and its arrays by Keras' names: every kind but attention.
+
+    The other fields are those of ``AttentionLayer``.
+    """
+
+    name: str
+    kind: str
+    path: str
+    arrays: Mapping[str, Variable]
+    settings: Mapping[str, Any]
+    class_name: str
+    has_config: bool = True
+    compute_dtype: str | None = None
+    call_options: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+    assumed: str | None = None
+    more: str | None = None
+
+    @property
+    def row(self) -> None:
+        """Nobody has to describe it."""
+        return None
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a target says of the layer in Keras' words."""
+        return dict(self.settings)
+
+    @property
+    def dtype(self) -> str:
+        """Storage dtype, as in ``AttentionLayer``."""
+        return common_dtype(self.variables)
+
+    @property
+    def storage(self) -> str:
+        """What its arrays are stored as: their dtype."""
+        return self.dtype
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The arrays in Keras' order."""
+        return tuple(self.arrays.values())
+
+    @property
+    def stored_variables(self) -> tuple[Variable, ...]:
+        """All variables of the file that the layer is made of."""
+        return self.variables
+
+    @property
+    def parameters(self) -> int:
+        """Number of stored numbers in the layer."""
+        return sum(variable.size for variable in self.variables)
+
+
+class Layer(Protocol):
+    """What every stage after ``layers`` may ask of a layer; all else it asks by the layer's ``kind``."""
+
+    @property
+    def name(self) -> str:
+        """The user's name for it."""
+
+    @property
+    def kind(self) -> str:
+        """Keras' class, by which every stage has a row for it."""
+
+    @property
+    def path(self) -> str:
+        """Its place in the file."""
+
+    @property
+    def arrays(self) -> Mapping[str, Variable]:
+        """Its arrays by the names that rules and formulas use."""
+
+    @property
+    def class_name(self) -> str | None:
+        """Its class as the file has it; None where it does not tell."""
+
+    @property
+    def has_config(self) -> bool:
+        """Whether the file has its configuration."""
+
+    @property
+    def compute_dtype(self) -> str | None:
+        """What Keras computes in, where the file tells."""
+
+    @property
+    def call_options(self) -> tuple[str, ...]:
+        """Masks that the model's graph gives it."""
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What the user should know."""
+
+    @property
+    def assumed(self) -> str | None:
+        """What the file does not prove."""
+
+    @property
+    def more(self) -> str | None:
+        """What its class computes beside what is converted."""
+
+    @property
+    def row(self) -> AttentionRow | None:
+        """What the user said of it."""
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a target says of it in Keras' words."""
+
+    @property
+    def dtype(self) -> str:
+        """Storage dtype."""
+
+    @property
+    def storage(self) -> str:
+        """What its arrays are stored as."""
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """Its arrays."""
+
+    @property
+    def stored_variables(self) -> tuple[Variable, ...]:
+        """All variables of the file that it is made of."""
+
+    @property
+    def parameters(self) -> int:
+        """Number of its numbers."""
+
+
 def common_dtype(variables: tuple[Variable, ...]) -> str:
     """The dtype of all, or one that holds all their numbers exactly."""
     found = {variable.dtype for variable in variables}
@@ -434,7 +566,7 @@ class Lookalike:
     variables: tuple[Variable, ...] = ()
 
 
-Made = Literal["identity", "zeros"]
+Made = Literal["identity", "zeros", "ones"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +576,7 @@ class Piece:
     In this order: of each axis in ``parts`` only the numbers from the first bound up to the second are taken; axes of
     the array that ``sizes`` names are padded with zeros, after their own numbers, to that size; ``pattern`` moves the
     axes, and one that only its right side has is repeated as often as ``sizes`` says; the numbers are multiplied by
-    ``factor``. A piece that is ``made`` has no source: the identity, or zeros, of ``shape``.
+    ``factor``. A piece that is ``made`` has no source: the identity, zeros or ones, of ``shape``.
 
     Args:
         source: a name in the layer's ``arrays``, such as ``"query.kernel"``; None for what is made.
@@ -490,7 +622,7 @@ class LayerPlan:
     ``renamed`` has the whole key of each rule's target where renames changed one, and is empty otherwise.
     """
 
-    layer: AnyAttention
+    layer: Layer
     prefix: str
     placement: str
     rules: tuple[Rule, ...]

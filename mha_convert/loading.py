@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+STOCK = ("MultiheadAttention", "LayerNorm")  # classes of torch.nn that a target can name
+
+
 def load_modules(target: str | os.PathLike[str]) -> "dict[str, nn.Module]":
     """Every layer of a target as a module in evaluation mode, by its Keras name; needs the target alone.
 
@@ -61,7 +64,7 @@ def module_class(name: str) -> "type[nn.Module]":
     from . import modules
 
     own = {key: item for key, item in vars(modules).items() if getattr(item, "__module__", "") == modules.__name__}
-    found = {"MultiheadAttention": torch.nn.MultiheadAttention} | own
+    found = {name: getattr(torch.nn, name) for name in STOCK} | own
     if not isinstance(found.get(name), type):
         raise ValueError(f"there is no class '{printable(name)}'")
     return cast("type[nn.Module]", found[name])

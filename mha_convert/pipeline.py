@@ -16,7 +16,7 @@ from . import layouts
 from .alignment import align, as_toml, renames_of
 from .attention_rows import Attention, read_attention
 from .conversion import convert, ledger
-from .datatypes import Alignment, AnyAttention, Checkpoint, LayerPlan, Lookalike, Plan, Report
+from .datatypes import Alignment, Checkpoint, Layer, LayerPlan, Lookalike, Plan, Report
 from .description import TargetDescription, describe_plan, parse_description
 from .errors import LayerError, LayoutError, NoAttentionError, VerificationError, WriteError, printable
 from .layers import Findings, select, survey
@@ -252,7 +252,7 @@ def align_source(
     return checkpoint, aligned(checkpoint, found, like)
 
 
-def aligned(checkpoint: Checkpoint, layers: Sequence[AnyAttention], like: StrPath) -> Alignment:
+def aligned(checkpoint: Checkpoint, layers: Sequence[Layer], like: StrPath) -> Alignment:
     """The layers matched with the model's tensors."""
     return align(layers, open_target(like).shapes, in_order=checkpoint.has_config)
 
@@ -360,7 +360,7 @@ def prove(
     )
 
 
-def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[AnyAttention, ...]:
+def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[Layer, ...]:
     """The layers that were asked for; an error where attention would be left out in silence."""
     blocking = [item for item in findings.lookalikes if item.blocking]
     if isinstance(names, str):
@@ -380,7 +380,7 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
     return findings.layers
 
 
-def refuse_more(wanted: Sequence[AnyAttention]) -> None:
+def refuse_more(wanted: Sequence[Layer]) -> None:
     """With ``strict`` only what is attention and nothing else is converted."""
     facts = [f"layer '{printable(layer.name)}': {layer.more}" for layer in wanted if layer.more]
     if facts:
@@ -392,7 +392,7 @@ def refuse_more(wanted: Sequence[AnyAttention]) -> None:
         )
 
 
-def unproven_roles(assumed: Sequence[AnyAttention], layers: Sequence[AnyAttention]) -> str:
+def unproven_roles(assumed: Sequence[Layer], layers: Sequence[Layer]) -> str:
     """Layers that the file does not prove are converted where the user knows them."""
     names = ", ".join(f"'{printable(layer.name)}'" for layer in assumed[:4])
     more = f" and {len(assumed) - 4} more" if len(assumed) > 4 else ""
@@ -405,7 +405,7 @@ def unproven_roles(assumed: Sequence[AnyAttention], layers: Sequence[AnyAttentio
     return f"Layer {names}{more}: {assumed[0].assumed}. {'. '.join(steps)}."
 
 
-def refusal(items: Sequence[Lookalike], others: Sequence[AnyAttention]) -> str:
+def refusal(items: Sequence[Lookalike], others: Sequence[Layer]) -> str:
     """Each layer that cannot be converted, why, and how to convert the rest."""
     told = items[:MOST_TOLD]
     facts = "; ".join(f"layer '{printable(item.name)}' ({item.kind}) is not converted: {item.reason}" for item in told)

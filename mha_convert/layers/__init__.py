@@ -7,11 +7,21 @@ and not converted), or None. Types are asked in order; the first answer counts.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from ..datatypes import AnyAttention, AttentionLayer, AttentionRow, Checkpoint, Group, Lookalike
+from ..datatypes import AnyAttention, AttentionLayer, AttentionRow, Checkpoint, Group, Layer, Lookalike, PlainLayer
 from ..errors import LayerError, printable
-from . import hand_written, hand_written_rows, multi_head_attention, unclear, unprojected
+from . import (
+    companions,
+    hand_written,
+    hand_written_rows,
+    layer_normalization,
+    multi_head_attention,
+    unclear,
+    unprojected,
+)
+
+Found = TypeVar("Found", AnyAttention, PlainLayer)
 
 
 class LayerType(Protocol):
@@ -22,14 +32,21 @@ class LayerType(Protocol):
 
 
 LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, unclear, unprojected, hand_written)
+COMPANIONS: tuple[companions.Companion, ...] = (layer_normalization.ROW,)
+KINDS = ("MultiHeadAttention", "GroupQueryAttention", *unprojected.KINDS, *(row.kind for row in COMPANIONS))
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that is, or resembles, attention."""
+    """Everything that is, or resembles, attention; and the other layers that can be converted by name.
+
+    ``unfit`` are layers of the kinds of ``companions`` that cannot be converted, each with the reason.
+    """
 
     layers: tuple[AnyAttention, ...]
     lookalikes: tuple[Lookalike, ...]
+    companions: tuple[PlainLayer, ...] = ()
+    unfit: tuple[Lookalike, ...] = ()
 
 
 def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tuple[AnyAttention, ...]:
@@ -62,7 +79,13 @@ def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Finding
     layers = merged(layers) if checkpoint.repeats_shared_layers else layers
     taken = {variable.path for items in told.values() for layer in items for variable in layer.stored_variables}
     lookalikes = tuple(item for item in found if isinstance(item, Lookalike) and not is_taken(item, taken))
-    return Findings(with_unique_names(layers), lookalikes)
+    others = list(companions.find(checkpoint.root, COMPANIONS))
+    return Findings(
+        with_unique_names(layers),
+        lookalikes,
+        with_unique_names([item for item in others if isinstance(item, PlainLayer)]),
+        tuple(item for item in others if isinstance(item, Lookalike)),
+    )
 
 
 def is_taken(item: Lookalike, taken: set[str]) -> bool:
@@ -124,7 +147,7 @@ def split(name: str) -> tuple[list[str], str]:
     return owner, last
 
 
-def with_unique_names(layers: list[AnyAttention]) -> tuple[AnyAttention, ...]:
+def with_unique_names(layers: list[Found]) -> tuple[Found, ...]:
     """Layers of one name get their place in the file for a name, and say so."""
     uses = Counter(layer.name for layer in layers)
     return tuple(
@@ -142,17 +165,17 @@ def with_unique_names(layers: list[AnyAttention]) -> tuple[AnyAttention, ...]:
     )
 
 
-def select(layers: tuple[AnyAttention, ...], names: list[str] | tuple[str, ...] | None) -> tuple[AnyAttention, ...]:
+def select(layers: Sequence[Layer], names: Sequence[str] | None) -> tuple[Layer, ...]:
     """The layers called ``names``, in that order; all of them for None.
 
     Raises:
         LayerError: a name is not among them; the message lists those that are.
     """
     if names is None:
-        return layers
+        return tuple(layers)
     by_name = {layer.name: layer for layer in layers}
     unknown = [name for name in names if name not in by_name]
     if unknown:
         known = ", ".join(printable(name) for name in by_name) or "none"
-        raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its attention layers are: {known}.")
+        raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its layers are: {known}.")
     return tuple(by_name[name] for name in dict.fromkeys(names))

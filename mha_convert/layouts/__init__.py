@@ -6,13 +6,13 @@ A layout module has ``NAME``, ``REFUSALS`` (what it cannot hold) and ``lay_out(l
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
-from ..datatypes import AnyAttention, AttentionLayer, LayerPlan, Plan, UnprojectedAttention
+from ..datatypes import AttentionLayer, Layer, LayerPlan, Plan
 from ..errors import LayoutError, printable
-from . import linear, mha, qkv, separate, unprojected
+from . import layer_normalization, linear, mha, qkv, separate, unprojected
 from ._patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from ._refusals import Refusal
 
@@ -21,6 +21,7 @@ __all__ = [
     "DTYPES",
     "LAYOUTS",
     "NAMES",
+    "OF_KIND",
     "OUTPUT_BIAS",
     "OUTPUT_WEIGHT",
     "PLACEMENTS",
@@ -44,6 +45,15 @@ class Layout(Protocol):
 
 
 LAYOUTS: tuple[Layout, ...] = (mha, linear, qkv, separate)
+LayOut = Callable[[Any, str], LayerPlan]
+# How each kind is laid out; None is as the layout that was asked for has it, all others have one form.
+OF_KIND: Mapping[str, LayOut | None] = {
+    "MultiHeadAttention": None,
+    "GroupQueryAttention": None,
+    "Attention": unprojected.lay_out,
+    "AdditiveAttention": unprojected.lay_out,
+    "LayerNormalization": layer_normalization.lay_out,
+}
 NAMES = separate.WORDS
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 PLACEMENTS = mha.PLACEMENTS
@@ -52,7 +62,7 @@ MOST_ADDED = 1 << 30  # 4 GB in float32
 
 
 def plan(
-    layers: Sequence[AnyAttention],
+    layers: Sequence[Layer],
     *,
     layout: str = "mha",
     placement: str = "projected",
@@ -90,15 +100,16 @@ def plan(
     if dtype is not None:
         check_word("dtype", dtype, DTYPES)
     refuse([(layer, refusals(layer, layout)) for layer in layers], layout)
-    plans = tuple(
-        unprojected.lay_out(layer, key_prefix(layer.name, prefix))
-        if isinstance(layer, UnprojectedAttention)
-        else lay_out(layer, placement, key_prefix(layer.name, prefix))
-        for layer in layers
-    )
+    asked = partial(in_layout, lay_out, placement)
+    plans = tuple((OF_KIND[layer.kind] or asked)(layer, key_prefix(layer.name, prefix)) for layer in layers)
     check_unique(plans)
     check_price(plans)
     return Plan(layout=layout, placement=placement, names=names, dtype=dtype, layers=plans)
+
+
+def in_layout(lay_out: Callable[..., LayerPlan], placement: str, layer: Layer, prefix: str) -> LayerPlan:
+    """A layer that has a form in every layout."""
+    return lay_out(layer, placement, prefix)
 
 
 def choose(layout: str) -> Layout:
@@ -113,14 +124,14 @@ def check_word(subject: str, word: str, words: Sequence[str]) -> None:
         raise LayoutError(f"No {subject} '{printable(word)}'. Choose one of: {', '.join(words)}.")
 
 
-def refusals(layer: AnyAttention, layout: str) -> tuple[Refusal, ...]:
+def refusals(layer: Layer, layout: str) -> tuple[Refusal, ...]:
     """Every reason why ``layout`` cannot hold ``layer``, each with the way on."""
-    if isinstance(layer, UnprojectedAttention):
+    if OF_KIND[layer.kind]:
         return ()
     return tuple(refusal for refusal in choose(layout).REFUSALS if refusal.applies(layer))
 
 
-def refuse(found: list[tuple[AnyAttention, tuple[Refusal, ...]]], layout: str) -> None:
+def refuse(found: list[tuple[Layer, tuple[Refusal, ...]]], layout: str) -> None:
     """One error for all layers that do not fit, with all reasons, and the command that converts the rest."""
     facts = [f"layer '{printable(layer.name)}' {reason.text(layer)}" for layer, reasons in found for reason in reasons]
     if not facts:

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from ..datatypes import AnyAttention, AttentionLayer
+from ..datatypes import Layer
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A property of a layer that a layout cannot hold."""
 
-    applies: Callable[[AttentionLayer], bool]
+    applies: Callable[[Any], bool]
     fact: str
     next_step: str
 
-    def text(self, layer: AnyAttention) -> str:
+    def text(self, layer: Layer) -> str:
         """The fact with this layer's own numbers."""
         return self.fact.format(layer=layer)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import conversion
-from ..datatypes import AnyAttention, Array, Comparison, LayerPlan, Ledger, Plan, Rule, StoredTensor
+from ..datatypes import Array, Comparison, Layer, LayerPlan, Ledger, Plan, Rule, StoredTensor
 from ..errors import VerificationError, printable
 from ..writers import StoredTarget
 from .formula import holds_exactly
@@ -214,7 +214,7 @@ class LayerProof:
             )
 
 
-def source_arrays(layer: AnyAttention, *, alone: bool = True) -> dict[str, Array]:
+def source_arrays(layer: Layer, *, alone: bool = True) -> dict[str, Array]:
     """Keras' arrays in float64, read again; NaN and infinity cannot be proven and are refused.
 
     A layer that is not ``alone`` can be left out.

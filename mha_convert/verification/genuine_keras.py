@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..datatypes import AnyAttention, Array
+from ..datatypes import Array, Layer
 from ..errors import VerificationError, printable
 
 INSTALL = "Install it with `pip install keras tensorflow`, or take --reference numpy"
@@ -99,7 +99,7 @@ class GenuineKeras:
         heard: dict[str, Any] = json.loads(line)
         return heard
 
-    def results(self, request: Request, layer: AnyAttention, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
+    def results(self, request: Request, layer: Layer, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
         """What each call of the request returns, by name; ``arrays`` are the layer's own."""
         process = self.start()
         path = Path(self.folder.name) / "request.npz"

@@ -105,7 +105,12 @@ def call_with_list(layer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     return {"output": output, "scores": scores, "output without scores": layer(arguments, training=False, **options)}
 
 
-CALLS = {"three inputs": call_with_three, "list of inputs": call_with_list}
+def call_with_one(layer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The output of a layer of one input."""
+    return {"output": layer(inputs["inputs"], training=False)}
+
+
+CALLS = {"three inputs": call_with_three, "list of inputs": call_with_list, "one input": call_with_one}
 
 
 def as_array(tensor: Any) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..datatypes import Array
-from . import attention_calls, cases, formula, unprojected
+from . import attention_calls, cases, formula, layer_normalization, unprojected
 from .formula import FLOAT32, FLOAT64
 from .genuine_keras import Request
 
@@ -87,4 +87,13 @@ OF_KIND: Mapping[str, Mathematics] = {
     "GroupQueryAttention": WITH_PROJECTIONS,
     "Attention": WITHOUT,
     "AdditiveAttention": WITHOUT,
+    "LayerNormalization": Mathematics(
+        cases=layer_normalization.cases,
+        formula=layer_normalization.formula,
+        arithmetic=layer_normalization.arithmetic,
+        rounding=layer_normalization.rounding,
+        run=layer_normalization.run,
+        keras_request=layer_normalization.keras_request,
+        telling=("output",),
+    ),
 }

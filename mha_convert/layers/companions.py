@@ -1,0 +1,113 @@
+"""Layers beside attention: each kind is a row of roles and settings, matched by the layer's configuration.
+
+A kind is a file of this folder with a ``ROW``, and a line in ``COMPANIONS``. Without a configuration such a layer is
+not found: its settings (epsilon, axes, activation) are nowhere else in a file, and are never assumed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..datatypes import Group, Lookalike, PlainLayer, Variable
+from ..errors import printable
+from .multi_head_attention import compute_dtype
+from .settings import Setting, read_settings
+
+Settings = dict[str, Any]
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+NEXT_STEP = "Port this layer by hand"
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A variable of a class: Keras' name for it, and the setting without which there is none."""
+
+    name: str
+    switch: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companion:
+    """One kind of layer.
+
+    Args:
+        kind: Keras' class.
+        roles: its variables in the order in which Keras makes them; by number in ``.keras``, by name in ``.h5``.
+        settings: that make a difference.
+        without_effect: names of those that make none.
+        normalized: the settings in one form, whatever the version wrote.
+        faults: what cannot be converted, in words; of the layer and its place in the file.
+        cautions: what the user should know.
+    """
+
+    kind: str
+    roles: tuple[Role, ...]
+    settings: tuple[Setting, ...]
+    without_effect: tuple[str, ...] = ()
+    normalized: Callable[[Settings], Settings] = field(default=lambda settings: settings)
+    faults: Callable[[PlainLayer, Group], Iterable[str]] = field(default=lambda layer, group: ())
+    cautions: Callable[[PlainLayer, Group], Iterable[str]] = field(default=lambda layer, group: ())
+
+    def match(self, group: Group) -> PlainLayer | Lookalike | None:
+        """The layer in ``group``; a ``Lookalike`` with the reason where it cannot be converted; None for all else."""
+        config = group.config
+        if config is None or config.class_name != self.kind or config.registered_name:
+            return None
+        given, problems = read_settings(self.settings, self.without_effect, config.settings)
+        if problems:
+            return named(group, self.kind, problems)
+        settings = self.normalized(given)
+        roles = [role.name for role in self.roles if role.switch is None or settings[role.switch]]
+        arrays = by_role(roles, group)
+        if arrays is None:
+            held = ", ".join(f"{printable(name, 40)} {found.shape}" for name, found in group.variables.items())
+            return named(group, self.kind, [f"it holds {held or 'no variables'}, expected {' and '.join(roles)}"])
+        layer = PlainLayer(
+            name=group.name,
+            kind=self.kind,
+            path=group.path,
+            arrays=arrays,
+            settings=settings,
+            class_name=config.title,
+            compute_dtype=compute_dtype(config.settings.get("dtype")),
+            assumed=group.doubt,
+        )
+        problems = list(self.faults(layer, group))
+        return named(group, self.kind, problems) if problems else with_cautions(layer, self.cautions(layer, group))
+
+
+def named(group: Group, kind: str, problems: list[str]) -> Lookalike:
+    """One that is not converted, and blocks nothing: it was not asked for."""
+    return Lookalike(
+        name=group.name,
+        kind=kind,
+        reason="; ".join(problems),
+        next_step=NEXT_STEP,
+        blocking=False,
+        variables=tuple(group.variables.values()),
+    )
+
+
+def with_cautions(layer: PlainLayer, cautions: Iterable[str]) -> PlainLayer:
+    """The layer and what should be known of it."""
+    return replace(layer, cautions=tuple(cautions))
+
+
+def by_role(roles: list[str], group: Group) -> dict[str, Variable] | None:
+    """The variables by Keras' names; None where the group holds others, or parts of its own."""
+    variables = group.variables
+    for stored in (roles, [str(number) for number in range(len(roles))]):
+        if set(stored) == set(variables) and not group.children:
+            found = {role: variables[place] for role, place in zip(roles, stored, strict=True)}
+            return found if all(variable.dtype in FLOATS for variable in found.values()) else None
+    return None
+
+
+def find(root: Group, rows: Iterable[Companion]) -> Iterator[PlainLayer | Lookalike]:
+    """Every layer of these kinds, in the file's order."""
+    kinds = {row.kind: row for row in rows}
+    for group in root.walk():
+        row = kinds.get(group.config.class_name) if group.config else None
+        found = row.match(group) if row else None
+        if found is not None:
+            yield found

@@ -1,0 +1,70 @@
+"""``keras.layers.LayerNormalization``: the mean and the variance of each position's features, ``gamma`` and ``beta``.
+
+https://keras.io/api/layers/normalization_layers/layer_normalization/
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..datatypes import Group, PlainLayer
+from .companions import Companion, Role
+from .settings import Setting, is_axes, is_positive, switch
+
+KIND = "LayerNormalization"
+
+
+def faults(layer: PlainLayer, group: Group) -> Iterator[str]:
+    """What ``nn.LayerNorm`` does not compute: other axes than the last ones, and Keras' ``rms_scaling``."""
+    if layer.settings["rms_scaling"]:
+        yield "it has rms_scaling=True, which divides by the deviation and does not subtract the mean"
+    if not layer.arrays:
+        yield "it has no variables (center and scale are off): there is nothing to convert"
+    axes = layer.settings["axis"]
+    rank = group.config.input_rank if group.config else None
+    if trailing(axes, rank) is False:
+        yield f"it normalizes axis {axes} of an input of rank {rank or 'unknown'}, and nn.LayerNorm the last ones"
+    shapes = {variable.shape for variable in layer.arrays.values()}
+    if len(shapes) > 1 or any(len(shape) != len(axes) or 0 in shape for shape in shapes):
+        yield f"its gamma and beta are of shape {' and '.join(map(str, sorted(shapes)))}, expected one size per axis"
+
+
+def cautions(layer: PlainLayer, group: Group) -> Iterator[str]:
+    """A positive axis shows that it is the last only beside the rank of the input."""
+    axes = layer.settings["axis"]
+    if trailing(axes, group.config.input_rank if group.config else None) is None:
+        yield f"it normalizes axis {axes}, which is assumed to be the last: the file does not hold its input's rank"
+
+
+def trailing(axes: list[int], rank: int | None) -> bool | None:
+    """Whether the axes are the last ones, in their order; None where only the rank of the input would tell."""
+    if all(axis < 0 for axis in axes):
+        return axes == list(range(-len(axes), 0))
+    if rank is None:
+        consecutive = all(axis > 0 for axis in axes) and axes == list(range(axes[0], axes[0] + len(axes)))
+        return None if consecutive else False
+    return [axis % rank for axis in axes] == list(range(rank - len(axes), rank))
+
+
+def normalized(settings: dict[str, Any]) -> dict[str, Any]:
+    """``axis`` is a number in files of layers that were not built, and a list in others."""
+    axis = settings["axis"]
+    return settings | {"axis": sorted(axis) if isinstance(axis, list) else [axis]}
+
+
+ROW = Companion(
+    kind=KIND,
+    roles=(Role("gamma", "scale"), Role("beta", "center")),
+    settings=(
+        Setting(name="axis", is_valid=is_axes, expected="an axis or a list of axes", default=-1),
+        Setting(name="epsilon", is_valid=is_positive, expected="a positive number", default=1e-3),
+        switch("center", True),
+        switch("scale", True),
+        switch("rms_scaling", False),
+    ),
+    without_effect=tuple(
+        f"{role}_{part}" for role in ("beta", "gamma") for part in ("initializer", "regularizer", "constraint")
+    ),
+    normalized=normalized,
+    faults=faults,
+    cautions=cautions,
+)
