@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Score = Literal["dot", "concat", "additive"]
-Role = Literal["layer", "optimizer", "metric", "copy"]  # a copy: stored a second time under another name
+Role = Literal["layer", "optimizer", "metric", "copy", "unlisted"]  # a copy: stored a second time under another name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,20 @@
 """What ``inspect`` says: records to text and JSON, and the parts of it that other reports repeat."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from . import layouts
 from .conversion import convert, ledger
-from .datatypes import AnyAttention, AttentionLayer, Checkpoint, LayerPlan, Lookalike, UnprojectedAttention, Variable
+from .datatypes import (
+    AnyAttention,
+    AttentionLayer,
+    Checkpoint,
+    LayerPlan,
+    Lookalike,
+    Role,
+    UnprojectedAttention,
+    Variable,
+)
 from .document import Document, Table
 from .errors import LayoutError, printable
 from .layers import Findings
@@ -206,7 +215,7 @@ def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
 def sort_variables(checkpoint: Checkpoint, converted: Iterable[AnyAttention]) -> dict[str, list[Variable]]:
     """Every variable of the file under one heading."""
     paths = {variable.path for layer in converted for variable in layer.stored_variables}
-    sorted_: dict[str, list[Variable]] = {"attention": [], "other": [], "optimizer": [], "metric": [], "copy": []}
+    sorted_: dict[str, list[Variable]] = {heading: [] for heading in ("attention", "other", *get_args(Role)[1:])}
     for variable in checkpoint.variables:
         heading = "attention" if variable.path in paths else "other" if variable.role == "layer" else variable.role
         sorted_[heading].append(variable)
@@ -229,6 +238,7 @@ def variables_line(checkpoint: Checkpoint, findings: Findings) -> str:
         "optimizer": "of the optimizer",
         "metric": "of metrics",
         "copy": "stored a second time",
+        "unlisted": "that no layer lists",
     }
     counts = variable_counts(checkpoint, findings.layers)
     parts = [

@@ -120,7 +120,12 @@ def ledger_line(report: Report) -> str:
     )
 
 
-OTHERS = {"other": "of other layers", "optimizer": "of the optimizer", "metric": "of metrics"}
+OTHERS = {
+    "other": "of other layers",
+    "optimizer": "of the optimizer",
+    "metric": "of metrics",
+    "unlisted": "that no layer lists",
+}
 
 
 def rest_line(report: Report) -> str:

@@ -93,6 +93,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "optimizer": {"count": 0, "parameters": 0},
         "metric": {"count": 0, "parameters": 0},
         "copy": {"count": 0, "parameters": 0},
+        "unlisted": {"count": 0, "parameters": 0},
     }
 
 

@@ -6,7 +6,7 @@ hold ``/`` themselves, so the lists are followed and the tree is not walked.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from ._config import (
     version_of,
 )
 from ._hdf5 import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
+from ._order import Listed, exchanged_weights, listed_otherwise, nested_otherwise, refuse_or_tell
 from ._tree import Node
 
 WHOLE_MODEL, WEIGHTS_ONLY = "h5", "h5-weights"
@@ -58,9 +59,12 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         backend = root.attribute("backend") or top.attribute("backend")
         found = list(layer_variables(top))
         slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
-        others = tuple(array.variable("optimizer") for array in slots)
+        strays = tuple(array.variable("unlisted") for array in unlisted(root, found))
+        others = (*(array.variable("optimizer") for array in slots), *strays)
     version = version if isinstance(version, str) else None
-    tree = Tree(model or {}).build(found)
+    sorter = Tree(model or {})
+    owners = [sorter.owner(item) for item in found]
+    tree = sorter.build(found, owners)
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
     check_fits(own, architecture, path)
     check_holds_attention(own, model or {}, path, repeats_shared_layers=True)
@@ -68,6 +72,13 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         holding = [group for group in own.children.values() if any(inner.variables for inner in group.walk())]
         check_names_all(model or {}, [group.name for group in holding if group.config is None], path)
     check_units(own, path)
+    conflicts = [*listed_otherwise(found, model or {}), *nested_otherwise(found, owners, sorter.entries)]
+    notes = (
+        *refuse_or_tell(conflicts, path, is_separate=architecture is not None),
+        *exchanged_weights(found, owners, sorter.entries, path),
+        *left_unlisted(strays),
+        *hidden_masks(model or {}, version_of(version)),
+    )
     return Checkpoint(
         path=str(path),
         format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
@@ -77,7 +88,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         root=tree,
         others=others,
         repeats_shared_layers=True,
-        notes=tuple(hidden_masks(model or {}, version_of(version))),
+        notes=notes,
     )
 
 
@@ -90,8 +101,8 @@ def own_model(config: object, path: Path) -> Json:
     return checked_model(parse_json(config, path, "attribute model_config"), path)
 
 
-def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
-    """Layer, weight name and variable, in Keras' order."""
+def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
+    """Every weight that a layer lists, in Keras' order."""
     layers = names_in(top, "layer_names")
     if layers is None:
         raise ReadError(
@@ -108,7 +119,28 @@ def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
                     f"{group.place}: '{printable(weight)}' is a group, expected an array. "
                     "The file is damaged; save the model again."
                 )
-            yield layer, weight, array.variable()
+            yield Listed(layer, weight, array.variable(), array.node.get("offset"))
+
+
+def unlisted(root: Hdf5Group, found: Sequence[Listed]) -> Iterator[Hdf5Array]:
+    """Arrays that no layer lists; those of the optimizer have a place of their own."""
+    listed = {item.variable.path for item in found}
+    for name, item in root.members():
+        if name != OPTIMIZER:
+            arrays = item.arrays() if isinstance(item, Hdf5Group) else [item]
+            yield from (array for array in arrays if array.path not in listed)
+
+
+def left_unlisted(strays: Sequence[Variable]) -> Iterator[str]:
+    """A note on arrays that are in the file, and in no layer."""
+    if strays:
+        names = ", ".join(f"'{printable(variable.path, 60)}'" for variable in strays[:4])
+        more = f" and {len(strays) - 4} more" if len(strays) > 4 else ""
+        are = "arrays are" if len(strays) > 1 else "array is"
+        yield (
+            f"{len(strays)} {are} in the file that no layer lists: {names}{more}. Keras ignores such arrays, and they "
+            "are not converted; Keras itself never writes them."
+        )
 
 
 def names_in(group: Hdf5Group, attribute: str) -> list[str] | None:
@@ -150,13 +182,16 @@ class Tree:
         self.model = model
         self.entries = dict(descendants(model))
 
-    def build(self, found: list[tuple[str, str, Variable]]) -> Group:
-        """Sort the variables into groups. The root's configuration is the model's own."""
+    def owner(self, item: Listed) -> LayerPath:
+        """Names of the layers that own a weight, outermost first."""
+        return self.place(item.layer, item.weight.split("/")[:-1])
+
+    def build(self, found: Sequence[Listed], owners: Sequence[LayerPath]) -> Group:
+        """Sort the variables into groups, each below its owner. The root's configuration is the model's own."""
         root = Node()
-        for layer, weight, variable in found:
-            *scopes, last = weight.split("/")
-            variables = root.at(self.place(layer, scopes)).variables
-            name = last.removesuffix(":0")
+        for item, owner in zip(found, owners, strict=True):
+            variables, variable = root.at(owner).variables, item.variable
+            name = item.weight.rpartition("/")[2].removesuffix(":0")
             variables[name if name not in variables else f"{name} of {variable.path}"] = variable
         return self.group(root, ())
 
