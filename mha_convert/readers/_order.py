@@ -64,7 +64,7 @@ def refuse_or_tell(conflicts: Sequence[Conflict], path: Path, *, is_separate: bo
     if not is_separate:
         raise ReadError(
             f"{path}: its configuration's order says that {printable(first.where)} is '{order}', the name in the file "
-            f"says '{name}'{also}. Keras goes by the order and would load '{name}' as '{order}'. {CHANGED}"
+            f"says '{name}'{also}. Keras goes by the order and would take '{name}' for '{order}'. {CHANGED}"
         )
     return [
         f"The configuration lists its layers in another order than the file: {printable(first.where)} is '{name}' in "
@@ -202,12 +202,12 @@ def exchanged_weights(
         is_explained = all(map(may_be_frozen, kinds.values())) and not all(map(lie_in_order, kinds.values()))
         if entries and not is_explained:
             raise ReadError(
-                f"{path}: l{fact}. Keras goes by the order and would load '{by_name}' as '{by_order}', the names say "
-                f"otherwise. {CHANGED}"
+                f"{path}: l{fact}. Keras goes by the order and would take '{by_name}' for '{by_order}', the names "
+                f"say otherwise. {CHANGED}"
             )
         yield (
-            f"L{fact}, as it does where some of them are frozen. They are converted by their names; Keras itself loads "
-            "a .h5 by the order, and would exchange them."
+            f"L{fact}, as it does where some of them are frozen or have LoRA adapters. They are converted by their "
+            "names; Keras itself loads a .h5 by the order, and would exchange or refuse them."
         )
 
 
