@@ -572,9 +572,11 @@ def propose(
     )
     if as_json:
         print_json(alignment_as_json(alignment, checkpoint, like))
-        return
-    steps = [f"Rules: {path}. Edit them, then: {written}", "Or give --yes."] if written else []
-    show([*alignment_as_text(alignment, checkpoint, like), *steps])
+    else:
+        steps = [f"Rules: {path}. Edit them, then: {written}", "Or give --yes."] if written else ["Nothing fits."]
+        show([*alignment_as_text(alignment, checkpoint, like), *steps])
+    if not alignment.pairs:
+        raise typer.Exit(1)
 
 
 def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:
