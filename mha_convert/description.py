@@ -194,8 +194,9 @@ def differences(text: str, plan: Plan, source: Checkpoint) -> Iterator[str]:
     for item in plan.layers:
         name = item.layer.name
         entry, wanted = layers[name], entries[name]
-        if not item.layer.has_config and "class" in table({"keras": entry.get("keras", {})}, "keras"):
-            wanted["keras"]["class"] = entry["keras"]["class"]
+        sizes = entry.get("keras")
+        if not item.layer.has_config and isinstance(sizes, dict) and isinstance(sizes.get("class"), str):
+            wanted["keras"]["class"] = sizes["class"]
         yield from unlike(f"layer '{printable(name)}': ", entry, wanted)
         targets = [rule.target for rule in item.rules]
         if item.renamed and item.renamed.keys() != set(targets):
