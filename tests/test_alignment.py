@@ -214,7 +214,7 @@ def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
 
 def test_yes_wants_a_place_for_every_layer(samples, tmp_path, decoder):
     source = samples / "six_heads.keras"
-    text = run("convert", source, "x.pt", "--like", "model.pt", cwd=tmp_path, code=1).stdout
+    text = run("convert", source, "x.pt", "--like", "model.pt", cwd=tmp_path, code=1, shown=True).stdout
     assert "Without a place: layer 'attention': no attention in the model has its shapes." in text
     assert "Without a layer: b.cross.*" in text and not (tmp_path / "x.rename.toml").exists()
     error = run("convert", source, "x.pt", "--like", "model.pt", "--yes", cwd=tmp_path, code=1).stderr

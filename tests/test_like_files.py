@@ -156,7 +156,10 @@ WRONG = {
     "web": (lambda: b"<!DOCTYPE html>", "is a web page or XML text"),
     "damaged safetensors": (lambda: bytes([9, 0, 0, 0, 0, 0, 0, 0]) + b"{{{", "is no intact safetensors file"),
     "one byte": (lambda: b"\x80", "cannot be read as a file of torch.save: it is damaged"),
-    "another pickle": (lambda: pickle.dumps([1]), "it is a pickle of something else than torch.save"),
+    "another pickle": (
+        lambda: pickle.dumps([1]) * 2,
+        "cannot be read as a file of torch.save: it is a pickle of something else than torch.save",
+    ),
 }
 
 
@@ -205,8 +208,12 @@ def test_where_nothing_fits_the_exit_code_says_so(samples, tmp_path):
     """Point 13 of issue 12: proposing, as text and as JSON, and converting."""
     torch.save(nn.MultiheadAttention(6, 2).state_dict(), tmp_path / "model.pt")
     command = ("convert", samples / "translator.h5", "x.pt", "--like", "model.pt")
-    assert "Nothing fits." in run(*command, cwd=tmp_path, code=1).stdout
-    document = json.loads(run(*command, "--json", cwd=tmp_path, code=1).stdout)
+    proposal = run(*command, cwd=tmp_path, code=1, shown=True)
+    assert "Without a place: layer 'self_attention'" in proposal.stdout
+    assert proposal.stderr.startswith(
+        "error: model.pt: does not take every layer: layer 'self_attention': no attention"
+    )
+    document = json.loads(run(*command, "--json", cwd=tmp_path, code=1, shown=True).stdout)
     assert document["pairs"] == [] and document["notes"] == [] and len(document["layers_left"]) == 2
     run(*command, "--yes", cwd=tmp_path, code=1)
     torch.save({"model": nn.MultiheadAttention(16, 2).state_dict()}, tmp_path / "model.pt")
@@ -214,27 +221,26 @@ def test_where_nothing_fits_the_exit_code_says_so(samples, tmp_path):
     assert "Note: model.pt: its state_dict is the entry 'model' of the file." in text
 
 
-def odd(tensor):
-    """Tensors that are no plain numbers in a file, by what they are called."""
-    return {
-        "sparse": tensor.to_sparse(),
-        "on the meta device": tensor.to("meta"),
-        "a negated or conjugated view": torch._neg_view(tensor),
-        "quantized": torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
-        "a view that repeats its numbers": torch.ones(1).expand(tensor.shape),
-        "complex64": tensor.to(torch.complex64),
-        "int32": tensor.int(),
-        "float8_e4m3fn": tensor.to(torch.float8_e4m3fn),
-    }
+# Tensors that are no plain numbers in a file, by what they are called.
+ODD = {
+    "sparse": lambda tensor: tensor.to_sparse(),
+    "on the meta device": lambda tensor: tensor.to("meta"),
+    "a negated or conjugated view": torch._neg_view,
+    "quantized": lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
+    "a view that repeats its numbers": lambda tensor: torch.ones(1).expand(tensor.shape),
+    "complex64": lambda tensor: tensor.to(torch.complex64),
+    "int32": lambda tensor: tensor.int(),
+    "float8_e4m3fn": lambda tensor: tensor.to(torch.float8_e4m3fn),
+}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", odd(torch.ones(1)))
+@pytest.mark.parametrize("kind", ODD)
 def test_odd_tensors_are_neither_aligned_nor_loaded(samples, tmp_path, kind):
     """Point 11 of issue 12: in a target, and in the attention of a model of the user's."""
     source, path = samples / "translator.h5", tmp_path / "x.pt"
     state = decoder().state_dict()
-    state["own.in_proj_weight"] = odd(state["own.in_proj_weight"])[kind]
+    state["own.in_proj_weight"] = ODD[kind](state["own.in_proj_weight"])
     torch.save(state, path)
     with pytest.raises(
         mha_convert.ReadError, match=f"x.pt: 'own.in_proj_weight' in its attention is {kind}.*, expected"
@@ -243,7 +249,7 @@ def test_odd_tensors_are_neither_aligned_nor_loaded(samples, tmp_path, kind):
     mha_convert.convert_file(source, path, overwrite=True)
     state = torch.load(path, weights_only=True)
     key = next(key for key in state if state[key].dim() == 2)
-    state[key] = odd(state[key])[kind]
+    state[key] = ODD[kind](state[key])
     torch.save(state, path)
     with pytest.raises(mha_convert.ReadError, match=kind) as caught:
         mha_convert.load_modules(path)
@@ -329,7 +335,7 @@ from mha_convert.writers import open_model
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in sys.argv[1:]:
     began = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    for attempt in (mha_convert.load_modules, mha_convert.open_target, open_model):
+    for attempt in (mha_convert.load_modules, open_model):
         try:
             attempt(path)
         except mha_convert.ReadError as error:
@@ -354,8 +360,8 @@ def test_hostile_files_are_refused_in_one_line_and_cost_little(tmp_path):
     )
     rows = [line.split("|") for line in done.stdout.splitlines()]
     assert done.returncode == 0 and len(rows) == len(paths), (rows[-1:], done.stderr[-3000:])
-    assert max(float(grown) for grown, _, _ in rows) < 450, rows
-    assert max(float(spent) for _, spent, _ in rows) < 40, rows  # three attempts each
+    assert max(float(grown) for grown, _, _ in rows) < 300, rows
+    assert max(float(spent) for _, spent, _ in rows) < 20, rows  # two attempts each, on a busy machine
 
 
 def test_nothing_of_a_checkpoint_is_run(tmp_path):

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from ..errors import printable
 
-MOST_STEPS = 2_000_000  # some 40 make a tensor; each makes 100 bytes at most beside the text in the file
+MOST_STEPS = 1_000_000  # some 40 make a tensor; each makes 100 bytes at most beside the text in the file
 MOST_BYTES = 32 << 20  # of the pickle
 MOST_AXES = 64
 LEGACY_MAGIC, LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
