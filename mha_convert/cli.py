@@ -122,8 +122,8 @@ Like = Annotated[
     typer.Option(
         "--like",
         metavar="MODEL",
-        help="A state_dict (.safetensors, .pt) of your own model, or a checkpoint with one: propose which layer belongs "
-        "to which attention in it, and write that as rules for --rename.",
+        help="A state_dict (.safetensors, .pt) of your own model, or a checkpoint with one: propose which layer "
+        "belongs to which attention in it, and write that as rules for --rename.",
         show_default=False,
     ),
 ]

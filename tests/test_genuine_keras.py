@@ -117,7 +117,7 @@ inputs = keras.Input((4,))
 model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
 built, plain = keras.layers.Dense(2), keras.layers.Attention()
 built.build((None, 4))
-plain(np.ones((1, 2, 3)), np.ones((1, 2, 3)))
+plain([np.ones((1, 2, 3)), np.ones((1, 2, 3))])
 for thing, words in (
     (keras.layers.Dense(2), "Dense: is not an attention layer, and has no weights. Give a built keras.layers.MultiH"),
     (built, "is a Dense, expected attention with weights of its own. Give a keras.layers.MultiHeadAttention"),
