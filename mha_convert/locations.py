@@ -67,7 +67,7 @@ class Wanted:
 SAVE_KERAS = (
     "Save the model with model.save('model.keras') and give that path; for one layer in memory use from_keras_layer"
 )
-SAVE_TORCH = "Save it with torch.save(model.state_dict(), 'model.pt') and give that path"
+SAVE_TORCH = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that path"
 IN_KERAS = dict.fromkeys(("keras", "tf_keras", "tensorflow", "keras_hub", "keras_nlp"), SAVE_KERAS)
 SOURCE = Wanted("the path or URL of a saved Keras model", IN_KERAS, "Give it as text, 'model.keras'")
 CONFIG = Wanted("the path of a file with the model's JSON", {}, "Write model.to_json() to a file and give its path")

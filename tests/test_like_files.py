@@ -130,7 +130,7 @@ def keras_zip():
     return file.getvalue()
 
 
-SAVE = "Save it with torch.save(model.state_dict(), 'model.pt') and give that."
+SAVE = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that."
 WRONG = {
     "a whole model": (
         lambda: saved(decoder()),

@@ -16,7 +16,7 @@ from ._pickled import DamageError, Named, SavedTensor, Table, Unknown, read_save
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module")  # what trainers call the model in a checkpoint
 PREFIXES = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}  # what wrappers of a model put before all keys
 EXTRA = "_extra_state"  # PyTorch's own entry for what is no tensor
-SAVE = "Save it with torch.save(model.state_dict(), 'model.pt') and give that"
+SAVE = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that"
 INDEX = ".index.json"
 MOST_SHOWN = 4
 
