@@ -122,8 +122,8 @@ Like = Annotated[
     typer.Option(
         "--like",
         metavar="MODEL",
-        help="A state_dict (.safetensors, .pt) of your own model: propose which layer belongs to which attention in "
-        "it, and write that as rules for --rename.",
+        help="A state_dict (.safetensors, .pt) of your own model, or a checkpoint with one: propose which layer "
+        "belongs to which attention in it, and write that as rules for --rename.",
         show_default=False,
     ),
 ]
@@ -562,7 +562,7 @@ def propose(
     as_json: bool,
 ) -> None:
     """Show and write the proposal of ``--like``."""
-    from .pipeline import align_source, rules_beside, write_rules
+    from .pipeline import align_source, all_matched, rules_beside, write_rules
     from .report import alignment_as_json, alignment_as_text
 
     checkpoint, alignment = align_source(source, like, config=config, trust=trust, attention=attention, layers=layers)
@@ -572,9 +572,11 @@ def propose(
     )
     if as_json:
         print_json(alignment_as_json(alignment, checkpoint, like))
-        return
-    steps = [f"Rules: {path}. Edit them, then: {written}", "Or give --yes."] if written else []
-    show([*alignment_as_text(alignment, checkpoint, like), *steps])
+    else:
+        steps = [f"Rules: {path}. Edit them, then: {written}", "Or give --yes."] if written else []
+        show([*alignment_as_text(alignment, checkpoint, like), *steps])
+    if not alignment.pairs:
+        all_matched(alignment, like)  # is the error
 
 
 def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:

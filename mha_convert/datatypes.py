@@ -541,12 +541,16 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """A source matched with a model: pairs, and what stays on either side (layers with the reason)."""
+    """A source matched with a model: pairs, and what stays on either side (layers with the reason).
+
+    ``notes`` tell where in the model's file its tensors were found.
+    """
 
     pairs: tuple[Pair, ...]
     placement: str
     left_layers: tuple[tuple[str, str], ...]
     left_places: tuple[ModelAttention, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def layout(self) -> str:

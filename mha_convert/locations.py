@@ -12,9 +12,10 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -49,6 +50,43 @@ WHOLE_OBJECTS = {
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "http", "https": "http"}
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a path is to lead to, and what people give instead of it, by the packages that its class comes from."""
+
+    what: str
+    instead: Mapping[str, str]
+    otherwise: str
+
+    def next_step(self, thing: object) -> str:
+        """The way on, by the first class of ``thing`` that is known."""
+        homes = [base.__module__.split(".")[0] for base in type(thing).__mro__]
+        return next((step for home, step in self.instead.items() if home in homes), self.otherwise)
+
+
+SAVE_KERAS = (
+    "Save the model with model.save('model.keras') and give that path; for one layer in memory use from_keras_layer"
+)
+SAVE_TORCH = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that path"
+IN_KERAS = dict.fromkeys(("keras", "tf_keras", "tensorflow", "keras_hub", "keras_nlp"), SAVE_KERAS)
+SOURCE = Wanted("the path or URL of a saved Keras model", IN_KERAS, "Give it as text, 'model.keras'")
+CONFIG = Wanted("the path of a file with the model's JSON", {}, "Write model.to_json() to a file and give its path")
+MODEL = Wanted("the path of a state_dict", {}, SAVE_TORCH)
+FILE = Wanted("a path or URL", {}, "Give it as text, 'attention.safetensors'")
+
+
+def refuse_object(place: object, wanted: Wanted = FILE) -> None:
+    """Refuse what is no path: a live model, None, a number, an array.
+
+    Raises:
+        ReadError: with what was given, and the next step.
+    """
+    if isinstance(place, str | os.PathLike) or hasattr(place, "fs"):  # a URL of fsspec is no PathLike
+        return
+    title = "None" if place is None else f"an object of class {printable(type(place).__name__)}"
+    raise ReadError(f"{title[0].upper()}{title[1:]}: expected {wanted.what}. {wanted.next_step(place)}.")
+
+
 def is_url(place: StrPath) -> bool:
     """Whether ``place`` is written as a URL."""
     return bool(URL.match(str(place)))
@@ -75,6 +113,7 @@ def locate(place: StrPath) -> Path:
     Raises:
         ReadError: a URL of a kind that needs a package which is not installed, or of an unknown kind.
     """
+    refuse_object(place)
     if not is_url(place):
         return Path(place)
     scheme, _, rest = str(place).partition("://")

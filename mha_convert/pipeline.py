@@ -17,10 +17,11 @@ from .alignment import align, as_toml, renames_of
 from .attention_rows import Attention, read_attention
 from .conversion import convert, ledger
 from .datatypes import Alignment, AnyAttention, Checkpoint, LayerPlan, Lookalike, Plan, Report
-from .description import TargetDescription, describe_plan, parse_description
-from .errors import LayerError, LayoutError, NoAttentionError, VerificationError, WriteError, printable
+from .description import TargetDescription, describe_plan, differences, parse_description
+from .errors import LayerError, LayoutError, NoAttentionError, ReadError, VerificationError, WriteError, printable
 from .layers import Findings, select, survey
 from .locations import (
+    SOURCE,
     STANDARD_INPUT,
     StrPath,
     is_one_of,
@@ -30,12 +31,13 @@ from .locations import (
     locate,
     name_of,
     refuse_changed,
+    refuse_object,
     state_of,
 )
 from .module_source import module_source
 from .readers import read
 from .renaming import read_renames, rename
-from .writers import StoredTarget, check_target, draft, open_target, writer_for
+from .writers import StoredTarget, check_target, draft, open_model, open_target, writer_for
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 Renames = Mapping[str, str] | StrPath | None
 UNPROVEN = "none"
+MOST_FACTS = 4  # in one refusal of a description
 MOST_TOLD = 2  # layers in one refusal; inspect lists them all
 KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
 
@@ -95,10 +98,12 @@ def convert_file(
     Raises:
         ReadError, LayerError, LayoutError, WriteError, VerificationError: nothing was written.
     """
+    refuse_object(source, SOURCE)
     path, writer = locate(target), writer_for(target)
     check_target(path, overwrite=overwrite)
     refuse_source_as_target(source, path)
     if module is not None:
+        refuse_object(module)
         if Path(module).suffix != ".py" or not Path(module).stem.isidentifier():
             raise WriteError(f"{module}: is no name of a Python module. Name it like attention.py.")
         check_target(Path(module), overwrite=overwrite)
@@ -202,6 +207,7 @@ def plan_file(
     if like is not None:
         alignment = all_matched(aligned(checkpoint, found, like), like)
         found, rules = tuple(pair.layer for pair in alignment.pairs), renames_of(alignment)
+        checkpoint = replace(checkpoint, notes=(*checkpoint.notes, *map(printable, alignment.notes)))
         layout, placement = alignment.layout, alignment.placement
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix=prefix, dtype=dtype)
     return checkpoint, findings, rename(chosen, rules) if rules else chosen
@@ -253,8 +259,21 @@ def align_source(
 
 
 def aligned(checkpoint: Checkpoint, layers: Sequence[AnyAttention], like: StrPath) -> Alignment:
-    """The layers matched with the model's tensors."""
-    return align(layers, open_target(like).shapes, in_order=checkpoint.has_config)
+    """The layers matched with the model's tensors.
+
+    Raises:
+        ReadError: the model's attention holds something else than plain numbers, which no target replaces.
+    """
+    model = open_model(like)
+    found = align(layers, model.shapes, in_order=checkpoint.has_config)
+    for place in (*(pair.place for pair in found.pairs), *found.left_places):
+        for key in place.keys.values():
+            if model.dtypes[key] not in layouts.DTYPES:
+                raise ReadError(
+                    f"{like}: '{printable(key)}' in its attention is {printable(model.dtypes[key])}, expected plain "
+                    f"{', '.join(layouts.DTYPES)}. Save the state_dict of the model as it was before."
+                )
+    return replace(found, notes=tuple(f"{like}: {note}" for note in model.notes))
 
 
 def write_rules(
@@ -354,9 +373,29 @@ def prove(
         )
     from .verification import verify  # imports torch
 
-    proof = verify(chosen, open_target(written), reference=reference, on_progress=on_progress)
+    stored = open_target(written)
+    refuse_other_words(stored, chosen, checkpoint, target)
+    proof = verify(chosen, stored, reference=reference, on_progress=on_progress)
     return Report(
         reference=proof.reference, ledgers=proof.ledgers, stored=proof.stored, comparisons=proof.comparisons, **facts
+    )
+
+
+def refuse_other_words(stored: StoredTarget, chosen: Plan, checkpoint: Checkpoint, target: Path) -> None:
+    """What a target says of itself is proven like its numbers: modules are built of it.
+
+    Raises:
+        VerificationError: it says something else than the plan that was made from the source.
+    """
+    parse_description(stored.description, target)
+    facts = list(differences(stored.description or "", chosen, checkpoint))
+    if not facts:
+        return
+    more = f"; and {len(facts) - MOST_FACTS} more" if len(facts) > MOST_FACTS else ""
+    blind = not all(item.layer.has_config for item in chosen.layers)
+    step = "Give the file that it was made from, or its configuration with --config" if blind else "Convert again"
+    raise VerificationError(
+        f"{target}: its description differs from what the source tells: {'; '.join(facts[:MOST_FACTS])}{more}. {step}."
     )
 
 
@@ -445,7 +484,12 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
     places = {layer.name: layer for layer in described.layers}
     asked: dict[str, Any] = {name: getattr(described, name) for name in ("layout", "placement", "names", "dtype")}
-    bare = (layouts.plan([layer], prefix="", **asked) for layer in chosen)
+    try:
+        bare = [layouts.plan([layer], prefix="", **asked) for layer in chosen]
+    except LayoutError as error:
+        raise VerificationError(
+            f"{target}: its description asks for what cannot be made from {source}: {error} Convert again."
+        ) from error
     # The prefixes are taken as they stand: one may hold a brace that came from a layer's name.
     plans = tuple(
         replace(item, prefix=places[item.layer.name].prefix, renamed=places[item.layer.name].keys)
@@ -578,7 +622,8 @@ def from_keras_layer(
     findings = survey(checkpoint)
     if not findings.layers and not any(item.blocking for item in findings.lookalikes):
         raise LayerError(
-            f"{checkpoint.path}: is no attention layer with weights of its own. Give a keras.layers.MultiHeadAttention."
+            f"{checkpoint.path}: is a {printable(type(layer).__name__)}, expected attention with weights of its own. "
+            "Give a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix="", dtype=dtype)

@@ -167,6 +167,7 @@ def alignment_as_text(alignment: Alignment, checkpoint: Checkpoint, like: str) -
     ]
     parts += [f"Without a place: layer '{printable(name)}': {why}." for name, why in alignment.left_layers]
     parts += [f"Without a layer: {printable(place.prefix)}*" for place in alignment.left_places]
+    parts += [f"Note: {printable(note)}" for note in alignment.notes]
     parts.append("No weight tells the number of heads, or in which order a fused qkv has its rows (q, k, v is taken).")
     return parts
 
@@ -189,6 +190,7 @@ def alignment_as_json(alignment: Alignment, checkpoint: Checkpoint, like: str) -
         ],
         "layers_left": [{"layer": name, "reason": why} for name, why in alignment.left_layers],
         "places_left": [place.prefix for place in alignment.left_places],
+        "notes": list(alignment.notes),
     }
 
 

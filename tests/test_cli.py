@@ -14,8 +14,11 @@ import mha_convert
 VERBS = ("inspect", "convert", "verify", "explain")
 
 
-def run(*arguments, cwd=None, code=0, **environment):
-    """Run the command; check its exit code, and that no error is a traceback or more than a line."""
+def run(*arguments, cwd=None, code=0, shown=False, **environment):
+    """Run the command; check its exit code, and that no error is a traceback or more than a line.
+
+    ``shown`` says that something is printed before the error.
+    """
     result = subprocess.run(
         [sys.executable, "-m", "mha_convert", *map(str, arguments)],
         cwd=cwd,
@@ -28,7 +31,7 @@ def run(*arguments, cwd=None, code=0, **environment):
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
     if code == 1:
-        assert result.stdout == ""
+        assert bool(result.stdout) == shown
         assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
     return result
 

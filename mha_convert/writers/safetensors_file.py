@@ -96,8 +96,8 @@ def layout(tensors: Sequence[Tensor], description: str) -> dict[str, object]:
     return header
 
 
-def open_target(path: Path) -> "StoredTarget":
-    """Read with the safetensors library, so that its own checks hold."""
+def open_target(path: Path, next_step: str = "Convert again") -> "StoredTarget":
+    """Read with the safetensors library, so that its own checks hold; ``next_step`` is for a damaged file."""
     from safetensors import SafetensorError, safe_open
 
     from . import StoredTarget
@@ -107,7 +107,7 @@ def open_target(path: Path) -> "StoredTarget":
         metadata = file.metadata() or {}
         slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - safe_open is no mapping
     except (SafetensorError, OSError) as error:
-        raise ReadError(f"{path}: is no intact safetensors file: {printable(error)}. Convert again.") from error
+        raise ReadError(f"{path}: is no intact safetensors file: {printable(error)}. {next_step}.") from error
 
     def read(key: str) -> "torch.Tensor":
         tensor: torch.Tensor = file.get_tensor(key)
