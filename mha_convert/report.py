@@ -20,6 +20,7 @@ from .datatypes import (
 from .document import Document, Table
 from .errors import printable
 from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
+from .layouts import PLACEMENTS
 
 
 def report_as_text(report: Report) -> Document:
@@ -65,7 +66,7 @@ def module_call(item: LayerPlan) -> str:
     layer = item.layer
     if isinstance(layer, UnprojectedAttention):
         return f"{item.module.class_name}({', '.join(f'{name}={value!r}' for name, value in arguments_shown(item))})"
-    if item.head_size is None:
+    if item.placement not in PLACEMENTS:
         sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
         return f"{item.module.class_name}({', '.join(map(str, sizes))})"
     stock = f"nn.MultiheadAttention({item.embed_dim}, {layer.num_heads})"

@@ -1,19 +1,16 @@
 """How are tensors written? A writer is one module with ``SUFFIX``, ``write`` and ``open_target``."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..datatypes import Tensor
 from ..errors import ReadError, WriteError, printable, reason
 from ..locations import local_copy, locate, name_of
 from . import safetensors_file, torch_file
 from ._draft import check_target, draft
-
-if TYPE_CHECKING:
-    import torch
+from ._stored import StoredTarget
 
 __all__ = ["SUFFIXES", "WRITERS", "StoredTarget", "check_target", "draft", "open_target", "write", "writer_for"]
 
@@ -29,19 +26,8 @@ class Writer(Protocol):
     def write(self, path: Path, tensors: Sequence[Tensor], description: str) -> None:
         """Write the tensors and what the target says of itself."""
 
-    def open_target(self, path: Path) -> "StoredTarget":
+    def open_target(self, path: Path) -> StoredTarget:
         """Read the target back."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTarget:
-    """A written target: its own description, the shapes and dtypes in it, and ``read(key)`` for each tensor."""
-
-    path: Path
-    description: str | None
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, str]
-    read: Callable[[str], "torch.Tensor"]
 
 
 WRITERS: tuple[Writer, ...] = (safetensors_file, torch_file)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from ..datatypes import Array, Tensor
 from ..errors import ReadError
+from ._stored import StoredTarget
 
 if TYPE_CHECKING:
     import torch
-
-    from . import StoredTarget
 
 SUFFIX = ".pt"
 DESCRIPTION = "mha_convert"
@@ -68,11 +67,9 @@ def as_tensor(array: Array) -> "torch.Tensor":
     return torch.from_numpy(array)
 
 
-def open_target(path: Path) -> "StoredTarget":
+def open_target(path: Path) -> StoredTarget:
     """Read with ``torch.load(weights_only=True)``: nothing in the file is run."""
     import torch
-
-    from . import StoredTarget
 
     try:
         with (
