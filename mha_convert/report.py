@@ -19,7 +19,15 @@ from .datatypes import (
 )
 from .document import Document, Table
 from .errors import printable
-from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
+from .inspection import (
+    cost_note,
+    lookalike_as_json,
+    lookalike_line,
+    projections,
+    sort_variables,
+    title,
+    variable_counts,
+)
 from .layouts import PLACEMENTS
 
 
@@ -31,7 +39,7 @@ def report_as_text(report: Report) -> Document:
     parts.append(rest_line(report))
     parts += [f"Not converted: {lookalike_line(item)}" for item in report.lookalikes]
     parts += [f"Note: {note}" for note in report.notes]
-    parts += price_lines(report)
+    parts += cost_lines(report)
     parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: mha-convert explain {report.source.path}")
     return parts
 
@@ -43,7 +51,7 @@ def plan_table(report: Report) -> Table:
 
 
 def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
-    """A layer, the module that takes it, and the price."""
+    """A layer, the module that takes it, and what that adds."""
     return (
         printable(item.layer.name, 60),
         module_call(item),
@@ -131,15 +139,11 @@ def rest_line(report: Report) -> str:
     return f"Variables not in the target: {', '.join(left)}." if left else "Nothing else is in the file."
 
 
-def price_lines(report: Report) -> list[str]:
-    """A word where identities outweigh the layers themselves."""
-    total = sum(entry.source for entry in report.ledgers.values())
-    added = sum(entry.repeated + entry.padding + entry.identity for entry in report.ledgers.values())
-    if added <= total:
-        return []
-    return [
-        f"Note: {added / total:.0f} times as many numbers are added; --layout linear adds none and is called alike."
-    ]
+def cost_lines(report: Report) -> list[str]:
+    """A word where what is added outweighs the layers themselves."""
+    entries = report.ledgers.values()
+    added = sum(entry.repeated + entry.padding + entry.identity for entry in entries)
+    return cost_note(report.plan.layout, sum(entry.source for entry in entries), added)
 
 
 def alignment_as_text(alignment: Alignment, checkpoint: Checkpoint, like: str) -> Document:
