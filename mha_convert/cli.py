@@ -1,4 +1,7 @@
-"""The verbs. Each parses, calls one library function and prints its result; nothing else in the package prints."""
+"""The verbs. Each parses, calls the library and prints its result.
+
+Nothing else in the package prints, but ``signals`` the one line of an interrupted command.
+"""
 
 import errno
 import io

@@ -56,7 +56,25 @@ def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
         parts.append("No attention with weights of its own in this file.")
     parts.append(variables_line(checkpoint, findings))
     parts += [f"Note: {note}" for note in notes(checkpoint, findings)]
+    parts += cost_lines(projected)
     return parts
+
+
+def cost_lines(layers: Iterable[AttentionLayer]) -> list[str]:
+    """What ``convert`` says of the default layout where what it adds outweighs the layers."""
+    facts = [(layer.parameters, placement_facts(layer, "projected")) for layer in layers]
+    held = [(parameters, fact["added_parameters"]) for parameters, fact in facts if fact is not None]
+    return cost_note("mha", sum(parameters for parameters, _ in held), sum(added for _, added in held))
+
+
+def cost_note(layout: str, parameters: int, added: int) -> list[str]:
+    """The note, or nothing where fewer numbers are added than there are."""
+    if added <= parameters:
+        return []
+    return [
+        f"Note: layout {layout} adds {added:,} numbers to {parameters:,}; --layout linear adds none, and its modules "
+        "are called in the same way."
+    ]
 
 
 def title(checkpoint: Checkpoint) -> str:
@@ -178,7 +196,7 @@ def linear_cell(layer: AttentionLayer) -> str:
 
 
 def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | None:
-    """A placement and its price; None where the layout refuses the layer."""
+    """A placement and what it adds; None where the layout refuses the layer."""
     try:
         chosen = layouts.plan([layer], placement=placement, prefix="")
     except LayoutError:

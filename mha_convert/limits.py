@@ -1,6 +1,7 @@
-"""What a file may ask for, in one place. Where the bytes in the file bound a size, they do, and no number here.
+"""What a file may ask for. Where the bytes in the file bound a size, they do, and no number here.
 
-``--trust`` (``trust=True``) lifts all of them, for files whose author is known.
+``--trust`` (``trust=True``) lifts these limits, for files whose author is known. Bounds that belong to one format (of
+TensorFlow's index and graph, of what is looked for in an archive) are constants of its reader.
 """
 
 from collections.abc import Iterator

@@ -196,7 +196,10 @@ def plan_file(
     like: StrPath | None = None,
     dtype: str | None = None,
 ) -> tuple[Checkpoint, Findings, Plan]:
-    """The first stages of ``convert_file``: what is in the source, and where each number would go; reads no array."""
+    """The first stages of ``convert_file``: what is in the source, and where each number would go.
+
+    Arrays are read only where a layer cannot be told without, see ``find_layers``.
+    """
     rules = read_renames(renames) if isinstance(renames, str | PathLike) else renames
     if like is not None and (prefix is not None or names or rules):
         raise LayoutError(f"{like}: finds the names itself. Leave out prefix, names and renames.")

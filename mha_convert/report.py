@@ -19,7 +19,16 @@ from .datatypes import (
 )
 from .document import Document, Table
 from .errors import printable
-from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
+from .inspection import (
+    cost_note,
+    lookalike_as_json,
+    lookalike_line,
+    projections,
+    sort_variables,
+    title,
+    variable_counts,
+)
+from .layouts import PLACEMENTS
 
 
 def report_as_text(report: Report) -> Document:
@@ -30,7 +39,7 @@ def report_as_text(report: Report) -> Document:
     parts.append(rest_line(report))
     parts += [f"Not converted: {lookalike_line(item)}" for item in report.lookalikes]
     parts += [f"Note: {note}" for note in report.notes]
-    parts += price_lines(report)
+    parts += cost_lines(report)
     parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: mha-convert explain {report.source.path}")
     return parts
 
@@ -42,7 +51,7 @@ def plan_table(report: Report) -> Table:
 
 
 def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
-    """A layer, the module that takes it, and the price."""
+    """A layer, the module that takes it, and what that adds."""
     return (
         printable(item.layer.name, 60),
         module_call(item),
@@ -65,7 +74,7 @@ def module_call(item: LayerPlan) -> str:
     layer = item.layer
     if isinstance(layer, UnprojectedAttention):
         return f"{item.module.class_name}({', '.join(f'{name}={value!r}' for name, value in arguments_shown(item))})"
-    if item.head_size is None:
+    if item.placement not in PLACEMENTS:
         sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
         return f"{item.module.class_name}({', '.join(map(str, sizes))})"
     stock = f"nn.MultiheadAttention({item.embed_dim}, {layer.num_heads})"
@@ -135,15 +144,11 @@ def rest_line(report: Report) -> str:
     return f"Variables not in the target: {', '.join(left)}." if left else "Nothing else is in the file."
 
 
-def price_lines(report: Report) -> list[str]:
-    """A word where identities outweigh the layers themselves."""
-    total = sum(entry.source for entry in report.ledgers.values())
-    added = sum(entry.repeated + entry.padding + entry.identity for entry in report.ledgers.values())
-    if added <= total:
-        return []
-    return [
-        f"Note: {added / total:.0f} times as many numbers are added; --layout linear adds none and is called alike."
-    ]
+def cost_lines(report: Report) -> list[str]:
+    """A word where what is added outweighs the layers themselves."""
+    entries = report.ledgers.values()
+    added = sum(entry.repeated + entry.padding + entry.identity for entry in entries)
+    return cost_note(report.plan.layout, sum(entry.source for entry in entries), added)
 
 
 def alignment_as_text(alignment: Alignment, checkpoint: Checkpoint, like: str) -> Document:

@@ -35,7 +35,7 @@ ALLOWED = {
     "pipeline": {"alignment", "attention_rows", "conversion", "description", "layers", "layouts", "loading", "module_source", "readers", "renaming", "verification", "writers"},
     "document": set(),
     "inspection": {"conversion", "document", "layers", "layouts"},
-    "report": {"conversion", "document", "inspection"},
+    "report": {"conversion", "document", "inspection", "layouts"},
     "explain": {"conversion", "document", "inspection", "layouts", "explain_unprojected"},
     "explain_unprojected": {"document"},
     "batch": {"attention_rows", "document", "hdf5", "inspection", "pipeline", "renaming", "report", "toml_file", "writers", "__init__"},

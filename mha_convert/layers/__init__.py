@@ -40,6 +40,9 @@ def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tu
 
     Names are unique: where two layers have one name, both are called by their place in the file.
 
+    Arrays are read in two cases only: of layers that legacy HDF5 may hold twice, to compare them, and of quantized
+    kernels of which neither names, shapes nor the configuration show how they are stored.
+
     Args:
         checkpoint: from ``read``.
         rows: hand-written attention, from ``read_attention``.

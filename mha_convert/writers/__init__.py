@@ -2,20 +2,17 @@
 
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..datatypes import Tensor
 from ..errors import ReadError, WriteError, printable, reason
 from ..locations import MODEL, local_copy, locate, name_of, refuse_object
 from . import safetensors_file, torch_file
 from ._draft import check_target, draft
+from ._stored import StoredTarget
 from .user_model import UserModel, read_model
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = [
     "SUFFIXES",
@@ -42,19 +39,8 @@ class Writer(Protocol):
     def write(self, path: Path, tensors: Sequence[Tensor], description: str) -> None:
         """Write the tensors and what the target says of itself."""
 
-    def open_target(self, path: Path) -> "StoredTarget":
+    def open_target(self, path: Path) -> StoredTarget:
         """Read the target back."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTarget:
-    """A written target: its own description, the shapes and dtypes in it, and ``read(key)`` for each tensor."""
-
-    path: Path
-    description: str | None
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, str]
-    read: Callable[[str], "torch.Tensor"]
 
 
 WRITERS: tuple[Writer, ...] = (safetensors_file, torch_file)

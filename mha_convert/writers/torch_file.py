@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ..datatypes import Array, Tensor
 from ..errors import ReadError, printable
 from ._pickled import FAULTS, DamageError, Named, SavedTensor, Table, Unknown, read_saved
+from ._stored import StoredTarget
 
 if TYPE_CHECKING:
     import torch
-
-    from . import StoredTarget
 
 SUFFIX = ".pt"
 DESCRIPTION = "mha_convert"
@@ -81,9 +80,8 @@ def as_tensor(array: Array) -> "torch.Tensor":
     return torch.from_numpy(array)
 
 
-def open_target(path: Path) -> "StoredTarget":
+def open_target(path: Path) -> StoredTarget:
     """Describe the file without running anything in it; ``torch.load(weights_only=True)`` reads at the first tensor."""
-    from . import StoredTarget
 
     try:
         state = read_saved(path)
