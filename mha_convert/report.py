@@ -20,6 +20,7 @@ from .datatypes import (
 from .document import Document, Table
 from .errors import printable
 from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
+from .shell import command
 
 
 def report_as_text(report: Report) -> Document:
@@ -31,7 +32,8 @@ def report_as_text(report: Report) -> Document:
     parts += [f"Not converted: {lookalike_line(item)}" for item in report.lookalikes]
     parts += [f"Note: {note}" for note in report.notes]
     parts += price_lines(report)
-    parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: mha-convert explain {report.source.path}")
+    more = command("mha-convert", "explain", report.source.path)
+    parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: {more}")
     return parts
 
 
