@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
-    "2: wrong usage; 130: interrupted."
+    "2: wrong usage; 130: interrupted; 141: whoever read the output stopped."
 )
 app = typer.Typer(
     name="mha-convert",
@@ -331,9 +331,16 @@ def explain(
     start_hdf5()
     from .explain import alike, explanation
     from .pipeline import explain_file
+    from .shell import option, quoted
 
-    command = f"'{source}'" + (f" --config '{config}'" if config else "") + (f" --names {names}" if names else "")
-    command += "".join(f" --attention '{row}'" for row in attention or ())
+    command = " ".join(
+        (
+            quoted(source),
+            *([option("--config", config)] if config else []),
+            *([option("--names", names)] if names else []),
+            *(option("--attention", row) for row in attention or ()),
+        )
+    )
     plans = explain_file(
         source, layer, config=config, trust=trust, attention=attention, layout=layout, placement=placement, names=names
     )
@@ -670,12 +677,9 @@ def main() -> None:
         app()
     except MhaConvertError as error:
         fail(str(error))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # keeps Python from complaining at its end
-        sys.exit(1)
     except OSError as error:
         if error.errno != errno.ENOSPC:
-            raise
+            raise  # a broken pipe is none of our business: __main__ ends in silence
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - what is left of the output has nowhere to go
         fail("Standard output: no space left on the device. Free space or print elsewhere.")
     except MemoryError:

@@ -10,6 +10,7 @@ from .errors import printable
 from .explain_unprojected import unprojected_parts
 from .inspection import projections
 from .layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, PLACEMENTS, WEIGHT
+from .shell import option
 
 STOCK = "MultiheadAttention"
 
@@ -208,12 +209,11 @@ def traps_part(layer: AttentionLayer) -> Iterator[str]:
 
 def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[str]:
     """The few lines to load and call it."""
-    name = layer.name.replace("'", r"\'")
     choice = f" --layout {item.placement}"
     if item.placement in PLACEMENTS:
         choice = " --placement drop-in" if item.placement == "drop-in" else ""
     yield "Convert, load and call:"
-    yield f"  $ mha-convert convert {source} attention.safetensors --layer '{name}' --prefix ''{choice}"
+    yield f"  $ mha-convert convert {source} attention.safetensors {option('--layer', layer.name)} --prefix ''{choice}"
     yield ""
     yield "  import torch"
     if item.module.class_name == STOCK:

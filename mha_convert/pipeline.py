@@ -37,6 +37,7 @@ from .locations import (
 from .module_source import module_source
 from .readers import read
 from .renaming import read_renames, rename
+from .shell import option, quoted
 from .writers import StoredTarget, check_target, draft, open_model, open_target, writer_for
 
 if TYPE_CHECKING:
@@ -285,8 +286,8 @@ def write_rules(
     """Write the pairs as rules for ``--rename``, to be edited; returns the command that takes them."""
     chosen = layouts.selection([pair.layer.name for pair in alignment.pairs], most=len(alignment.pairs))
     options = f"--layout {alignment.layout} --placement {alignment.placement} {chosen}"
-    options += "".join(f" --attention '{row}'" for row in attention)
-    command = f"mha-convert convert '{source}' TARGET {options} --rename '{path}'"
+    rows = "".join(f" {option('--attention', row)}" for row in attention)
+    command = f"mha-convert convert {quoted(source)} TARGET {options}{rows} {option('--rename', path)}"
     heading = [f"Attention of {source} under the names of {like}.", command]
     heading += [f"Without a place: layer '{name}': {why}." for name, why in alignment.left_layers]
     heading += [f"Without a layer: {place.prefix}*" for place in alignment.left_places]

@@ -29,6 +29,7 @@ from .inspection import (
     variable_counts,
 )
 from .layouts import PLACEMENTS
+from .shell import command
 
 
 def report_as_text(report: Report) -> Document:
@@ -40,7 +41,8 @@ def report_as_text(report: Report) -> Document:
     parts += [f"Not converted: {lookalike_line(item)}" for item in report.lookalikes]
     parts += [f"Note: {note}" for note in report.notes]
     parts += cost_lines(report)
-    parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: mha-convert explain {report.source.path}")
+    more = command("mha-convert", "explain", report.source.path)
+    parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: {more}")
     return parts
 
 

@@ -72,7 +72,7 @@ def test_all_reasons_and_the_way_to_convert_the_rest():
     with pytest.raises(mha_convert.LayoutError) as error:
         mha_convert.plan([good, bad])
     assert "sliding_window=3" in str(error.value) and "axes (-2,)" in str(error.value)
-    assert str(error.value).endswith("To convert the rest, give --layer 'encoder/good'.")
+    assert str(error.value).endswith("To convert the rest, give --layer encoder/good.")
 
 
 def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):

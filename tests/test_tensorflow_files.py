@@ -151,7 +151,7 @@ def test_what_order_tells_wrongly_is_not_converted_unasked(tensorflow_models, tm
     (layer,) = mha_convert.find_layers(mha_convert.read(tensorflow_models / name))
     with pytest.raises(
         mha_convert.LayerError,
-        match=f"Layer '{layer.name}': .*If you know that they are right, .*--layer '{layer.name}'",
+        match=f"Layer '{layer.name}': .*If you know that they are right, .*--layer {layer.name}",
     ):
         mha_convert.convert_file(tensorflow_models / name, tmp_path / "x.pt")
 

@@ -182,7 +182,7 @@ def test_weights_that_contradict_the_configuration_are_refused(golden, tmp_path,
         mha_convert.convert_file(source, tmp_path / "x.safetensors")
     assert str(error.value) == (
         f"Layer 'attention' (Attention) is not converted: keras.layers.Attention {fact}. Save the model again. "
-        "To convert the rest, give --layer 'additive_attention' --layer 'attention_2'."
+        "To convert the rest, give --layer additive_attention --layer attention_2."
     )
     assert mha_convert.convert_file(source, tmp_path / "x.pt", layers=["additive_attention", "attention_2"]).proven
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ..datatypes import AnyAttention, AttentionLayer, LayerPlan, Plan, UnprojectedAttention
 from ..errors import LayoutError, printable
+from ..shell import option
 from . import linear, mha, qkv, separate, unprojected
 from ._patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from ._refusals import Refusal
@@ -135,7 +136,7 @@ def refuse(found: list[tuple[AnyAttention, tuple[Refusal, ...]]], layout: str) -
 
 def selection(names: Sequence[str], most: int = 4) -> str:
     """The ``--layer`` options that name some layers, shortened where they are more than ``most``."""
-    shown = [f"--layer '{printable(name)}'" for name in names[:most]]
+    shown = [option("--layer", name) for name in names[:most]]
     return " ".join(shown) + (f" (and {len(names) - most} more)" if len(names) > most else "")
 
 

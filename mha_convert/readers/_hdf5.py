@@ -30,6 +30,7 @@ NEXT_STEPS = {
     "damaged": "The file is damaged or incomplete; copy or download it again",
     "foreign": "Keras never writes that; it is not read",
     "limit": RAISE,
+    "silent": "Run it again",
 }
 
 

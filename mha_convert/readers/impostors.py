@@ -18,6 +18,7 @@ from typing import IO
 
 from ..errors import printable
 from ..locations import open_binary
+from ..shell import command
 
 MAX_LOOK, MAX_MEMBERS = 64 << 20, 1000
 MODEL_ENDINGS = (".keras", ".h5", ".hdf5", ".weights.json")
@@ -154,7 +155,7 @@ def in_zip(path: Path) -> Impostor:
             names = archive.namelist()
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error):
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
-    return in_archive("zip", names, f"unzip {path.name}") or OTHER_ZIP
+    return in_archive("zip", names, command("unzip", path.name)) or OTHER_ZIP
 
 
 def in_tar(path: Path) -> Impostor | None:
@@ -168,7 +169,7 @@ def in_tar(path: Path) -> Impostor | None:
         names += (member.name for member in islice(archive, MAX_MEMBERS))
     if not names:
         return None
-    unpacked = in_archive("tar", names, f"tar xf {path.name}")
+    unpacked = in_archive("tar", names, command("tar", "xf", path.name))
     return unpacked or Impostor("a tar archive without a Keras file", "Give the file that model.save wrote.")
 
 
@@ -185,14 +186,14 @@ class Bounded(io.RawIOBase):
         return content
 
 
-def in_archive(kind: str, names: Iterable[str], command: str) -> Impostor | None:
+def in_archive(kind: str, names: Iterable[str], unpack: str) -> Impostor | None:
     """The first member that tells what the archive is for, and the command that takes it out."""
     listed = list(names)
     for ending, impostor in BY_MEMBER:
         member = next((name for name in listed if name.rstrip("/").endswith(ending)), None)
         if member is not None:
             what = impostor.what.format(kind=kind, member=f"'{printable(member)}'")
-            return Impostor(what, impostor.next_step.format(command=printable(command)))
+            return Impostor(what, impostor.next_step.format(command=unpack))
     return None
 
 

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..child import python
 from ..datatypes import AnyAttention, Array, AttentionLayer, UnprojectedAttention
 from ..errors import VerificationError, printable
 from .cases import TIME_AXIS, Case
@@ -56,11 +56,11 @@ class GenuineKeras:
         """The running process."""
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "mha_convert.verification.keras_worker"],
+                python("mha_convert.verification.keras_worker"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.messages,
-                text=True,
+                encoding="utf-8",
             )
             who = self.hear(self.process)
             self.name = f"Keras {who['keras']} on {who['backend']} {who['backend_version']} (float64)"
