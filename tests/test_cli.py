@@ -42,8 +42,8 @@ def test_version_and_help():
 
 
 def test_wrong_usage_is_two():
-    assert "No such option" in run("inspect", "--nonsense", code=2).stderr
-    assert "Missing argument 'SOURCE'" in run("convert", code=2).stderr
+    assert "--nonsense" in run("inspect", "--nonsense", code=2).stderr
+    assert "SOURCE" in run("convert", code=2).stderr
     run("convert", "x.keras", "--layout", "packed", code=2)
 
 
