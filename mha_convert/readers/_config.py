@@ -11,7 +11,7 @@ from typing import Any
 from ..datatypes import Group, LayerConfig
 from ..errors import ReadError, printable, reason
 from ..limits import RAISE, TRUSTED, limits
-from ..locations import open_binary, size_of, store_errors
+from ..small_files import read_small
 
 Json = Mapping[str, Any]
 Version = tuple[int, ...]
@@ -90,12 +90,7 @@ def depth_of(value: Any, most: int) -> int:
 def json_file(path: Path) -> bytes:
     """The content of a file of JSON, bounded."""
     try:
-        with store_errors(path):
-            size = size_of(path)
-            if size > limits().json:
-                raise ReadError(f"{path}: is {size} bytes of JSON, expected at most {limits().json}. {RAISE}.")
-            with open_binary(path) as file:
-                return file.read(size + 1)
+        return read_small(path, limits().json, "JSON", RAISE)
     except OSError as error:
         raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
 

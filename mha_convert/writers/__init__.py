@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..datatypes import Tensor
 from ..errors import ReadError, WriteError, printable, reason
-from ..locations import local_copy, locate, name_of
+from ..locations import local_copy, locate, name_of, open_binary
 from . import safetensors_file, torch_file
 from ._draft import check_target, draft
 
@@ -97,7 +97,7 @@ def open_target(path: str | os.PathLike[str]) -> StoredTarget:
     """
     source = local_copy(locate(path))
     try:
-        with source.open("rb") as file:
+        with open_binary(source) as file:
             head = file.read(HEAD_SIZE)
     except OSError as error:
         raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
