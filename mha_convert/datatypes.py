@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Score = Literal["dot", "concat", "additive"]
-Role = Literal["layer", "optimizer", "metric", "copy"]  # a copy: stored a second time under another name
+# A copy is stored a second time under another name; a counter is TensorFlow's own, of steps and of saves.
+Role = Literal["layer", "optimizer", "metric", "counter", "copy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

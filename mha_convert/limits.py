@@ -1,7 +1,8 @@
 """What a file may ask for, in one place. Where the bytes in the file bound a size, they do, and no number here.
 
-``--trust`` (``trust=True``) lifts all of ``Limits``, for sources whose author is known. The bounds of files of words
-that go with a command, and of what is only looked at to name it, are no part of a source and stay as they are.
+``--trust`` (``trust=True``) lifts all of ``Limits``, for sources whose author is known; what stands in one another only
+as far as trees can be followed. The bounds of files of words that go with a command, and of what is only looked at to
+name it, are no part of a source and stay as they are.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 RAISE = "If you trust the file's author, give --trust (trust=True), which lifts this limit"
+NO_MODEL = "No Keras model is like that"  # where trust was given already
 ENDLESS = 1 << 62
 RULES = 4 << 20  # bytes of a file of rules or settings in TOML
 RULES_DEPTH = 16  # parts of a name in it: ``a.b.c``; tomllib takes time with the square of their number
@@ -59,12 +61,12 @@ class Limits:
 STRANGER = Limits()
 TRUSTED = Limits(
     json=ENDLESS,
-    json_depth=ENDLESS,
+    json_depth=800,
     objects=ENDLESS,
     index=ENDLESS,
     data_files=ENDLESS,
-    chain=ENDLESS,
-    depth=ENDLESS,
+    chain=250,
+    depth=250,
     name=ENDLESS,
     attribute=ENDLESS,
     ratio=ENDLESS,
@@ -77,6 +79,11 @@ _chosen: ContextVar[Limits] = ContextVar("limits", default=STRANGER)
 def limits() -> Limits:
     """Those of the file that is being read."""
     return _chosen.get()
+
+
+def way_on() -> str:
+    """What a message about one of the limits says: how to lift it, where that was not done."""
+    return NO_MODEL if limits() == TRUSTED else RAISE
 
 
 @contextmanager

@@ -19,7 +19,15 @@ from .datatypes import (
 )
 from .document import Document, Table
 from .errors import printable
-from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
+from .inspection import (
+    HEADINGS,
+    lookalike_as_json,
+    lookalike_line,
+    projections,
+    sort_variables,
+    title,
+    variable_counts,
+)
 
 
 def report_as_text(report: Report) -> Document:
@@ -120,7 +128,8 @@ def ledger_line(report: Report) -> str:
     )
 
 
-OTHERS = {"other": "of other layers", "optimizer": "of the optimizer", "metric": "of metrics"}
+# What is not in the target; a copy is there by its first name.
+OTHERS = {heading: words for heading, words in HEADINGS.items() if heading not in ("attention", "copy")}
 
 
 def rest_line(report: Report) -> str:

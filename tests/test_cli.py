@@ -92,6 +92,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "other": {"count": 3, "parameters": 352},
         "optimizer": {"count": 0, "parameters": 0},
         "metric": {"count": 0, "parameters": 0},
+        "counter": {"count": 0, "parameters": 0},
         "copy": {"count": 0, "parameters": 0},
     }
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import printable
+from ..limits import ARCHIVE, MEMBERS
 from ..locations import open_binary
 
-MAX_LOOK, MAX_MEMBERS = 64 << 20, 1000
 MODEL_ENDINGS = (".keras", ".h5", ".hdf5", ".weights.json")
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
 
@@ -165,7 +165,7 @@ def in_tar(path: Path) -> Impostor | None:
         open_binary(path) as file,
         tarfile.open(fileobj=Bounded(file), mode="r|*") as archive,
     ):
-        names += (member.name for member in islice(archive, MAX_MEMBERS))
+        names += (member.name for member in islice(archive, MEMBERS))
     if not names:
         return None
     unpacked = in_archive("tar", names, f"tar xf {path.name}")
@@ -176,10 +176,10 @@ class Bounded(io.RawIOBase):
     """The beginning of a file, for archives that are only looked into."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.left = file, MAX_LOOK
+        self.file, self.left = file, ARCHIVE
 
     def read(self, size: int = -1) -> bytes:
-        """At most what is left of ``MAX_LOOK``."""
+        """At most what is left of ``ARCHIVE``."""
         content = self.file.read(self.left if size < 0 else min(size, self.left))
         self.left -= len(content)
         return content

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError
+from ..limits import PROTOBUF
 from ..locations import fetch, is_file, size_of
 from ._bundle import open_bundle
 from ._config import Json, check_fits, hidden_masks, mapping, refuse_architecture, version_of
@@ -28,7 +29,6 @@ from .tf_checkpoint import has_index
 FORMAT = "saved-model"
 GRAPH_FILE, METADATA_FILE, TEXT_FILE = "saved_model.pb", "keras_metadata.pb", "saved_model.pbtxt"
 VARIABLES = ("variables", "variables")
-MAX_GRAPH = 2 << 30  # protobuf's own limit
 KERAS_PREFIX = "_tf_keras"
 ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
 
@@ -82,8 +82,10 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
 def content(path: Path) -> bytes:
     """A protobuf file, bounded."""
     size = size_of(path)
-    if not 0 < size < MAX_GRAPH:
-        raise ReadError(f"{path}: is {size} bytes, expected 1 to {MAX_GRAPH}. Copy or download the folder again.")
+    if not size:
+        raise ReadError(f"{path}: is empty. Copy or download the folder again.")
+    if size >= PROTOBUF:  # no option lifts what is protobuf's own
+        raise ReadError(f"{path}: is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again.")
     return fetch(path, 0, size).tobytes()
 
 
