@@ -28,15 +28,16 @@ from .tf_checkpoint import has_index
 
 FORMAT = "saved-model"
 GRAPH_FILE, METADATA_FILE, TEXT_FILE = "saved_model.pb", "keras_metadata.pb", "saved_model.pbtxt"
+PARTS = (GRAPH_FILE, METADATA_FILE, "fingerprint.pb")
 VARIABLES = ("variables", "variables")
 KERAS_PREFIX = "_tf_keras"
 ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
 
 
 def accepts(head: bytes, path: Path) -> bool:
-    """The folder, or the file ``saved_model.pb`` in it."""
+    """The folder, or a file of it that has its name in every SavedModel."""
     if head:
-        return path.name in (GRAPH_FILE, METADATA_FILE) and is_file(path.parent / GRAPH_FILE)
+        return path.name in PARTS and is_file(path.parent / GRAPH_FILE)
     return path.is_dir() and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
 
 
