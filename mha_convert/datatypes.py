@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Score = Literal["dot", "concat", "additive"]
-Role = Literal["layer", "optimizer", "metric", "copy", "unlisted"]  # a copy: stored a second time under another name
+# A copy is stored a second time under another name; a counter is TensorFlow's own, of steps and of saves; what is unlisted,
+# no layer of a .h5 lists.
+Role = Literal["layer", "optimizer", "metric", "counter", "copy", "unlisted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,15 +259,22 @@ class AttentionLayer:
         return math.prod(self.output_shape)
 
     @property
-    def attended_axes(self) -> tuple[int, ...] | None:
-        """``attention_axes`` counted from the batch axis 0; None where they are no axes of the inputs.
+    def counted_axes(self) -> tuple[int, ...]:
+        """``attention_axes`` counted from the batch axis 0, whatever they are.
 
         A negative axis counts from the end of the projected query, which has the heads' axis more than the input:
         -2 is the heads (so it was before Keras 3.12, which turns negative axes into positive ones when it builds).
         """
-        axes = self.attention_axes if self.attention_axes is not None else tuple(range(1, self.rank - 1))
-        counted = tuple(axis if axis >= 0 else axis + self.rank + 1 for axis in axes)
-        return counted if counted and all(0 < axis < self.rank - 1 for axis in counted) else None
+        rank = self.rank  # once: a file may list any number of axes
+        axes = self.attention_axes if self.attention_axes is not None else range(1, rank - 1)
+        return tuple(axis if axis >= 0 else axis + rank + 1 for axis in axes)
+
+    @property
+    def attended_axes(self) -> tuple[int, ...] | None:
+        """The same; None where they are not different axes between the batch and the features."""
+        counted, last = self.counted_axes, self.rank - 1
+        are_axes = bool(counted) and all(0 < axis < last for axis in counted)
+        return counted if are_axes and len(set(counted)) == len(counted) else None
 
     @property
     def rank(self) -> int:

@@ -1,7 +1,7 @@
 """What ``inspect`` says: records to text and JSON, and the parts of it that other reports repeat."""
 
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any
 
 from . import layouts
 from .conversion import convert, ledger
@@ -11,7 +11,6 @@ from .datatypes import (
     Checkpoint,
     LayerPlan,
     Lookalike,
-    Role,
     UnprojectedAttention,
     Variable,
 )
@@ -230,10 +229,21 @@ def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
     return [*checkpoint.notes, *own]
 
 
+HEADINGS = {  # of a file's variables, as they are told
+    "attention": "of attention",
+    "other": "of other layers",
+    "optimizer": "of the optimizer",
+    "metric": "of metrics",
+    "counter": "of TensorFlow's counters",
+    "copy": "stored a second time",
+    "unlisted": "that no layer lists",
+}
+
+
 def sort_variables(checkpoint: Checkpoint, converted: Iterable[AnyAttention]) -> dict[str, list[Variable]]:
     """Every variable of the file under one heading."""
     paths = {variable.path for layer in converted for variable in layer.stored_variables}
-    sorted_: dict[str, list[Variable]] = {heading: [] for heading in ("attention", "other", *get_args(Role)[1:])}
+    sorted_: dict[str, list[Variable]] = {heading: [] for heading in HEADINGS}
     for variable in checkpoint.variables:
         heading = "attention" if variable.path in paths else "other" if variable.role == "layer" else variable.role
         sorted_[heading].append(variable)
@@ -250,18 +260,10 @@ def variable_counts(checkpoint: Checkpoint, converted: Iterable[AnyAttention]) -
 
 def variables_line(checkpoint: Checkpoint, findings: Findings) -> str:
     """What else is in the file."""
-    names = {
-        "attention": "of attention",
-        "other": "of other layers",
-        "optimizer": "of the optimizer",
-        "metric": "of metrics",
-        "copy": "stored a second time",
-        "unlisted": "that no layer lists",
-    }
     counts = variable_counts(checkpoint, findings.layers)
     parts = [
         f"{counts[heading]['count']} {name} ({counts[heading]['parameters']:,} parameters)"
-        for heading, name in names.items()
+        for heading, name in HEADINGS.items()
         if counts[heading]["count"] or heading in ("attention", "other")
     ]
     return f"Variables: {', '.join(parts)}."

@@ -35,6 +35,7 @@ SMALL = 4 << 20  # a file of this size is fetched whole, with one request
 BLOCK = 64 << 10  # Keras scatters the descriptions of arrays between the arrays: larger blocks fetch mostly weights
 BLOCKS_KEPT = 512
 CHUNK = 16 << 20
+BLOBS = "blobs"  # the Hugging Face cache keeps contents there, and links to them in snapshots/<commit>
 WHOLE_OBJECTS = {
     "s3",
     "s3a",
@@ -225,8 +226,14 @@ def is_one_of(path: Path, files: Iterable[FileState]) -> bool:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """The file, open for reading. From a store only the blocks that are asked for are fetched, and kept."""
+    """The file, open for reading. From a store only the blocks that are asked for are fetched, and kept.
+
+    Raises:
+        ReadError: it is a device, pipe or socket, or a link to one, which may have no end.
+        OSError: it cannot be opened.
+    """
     if not is_remote(path):
+        refuse_endless(path)
         watch(path)
         return path.open("rb")
     with store_errors(path):
@@ -237,6 +244,24 @@ def open_binary(path: Path) -> IO[bytes]:
         return cast(IO[bytes], store.open("rb", cache_type="blockcache", block_size=BLOCK, cache_options=options))
 
 
+def refuse_endless(path: Path) -> None:
+    """Refuse what is neither a file nor a folder; the system itself says what is wrong with a folder.
+
+    Raises:
+        ReadError: it is a device, pipe or socket.
+    """
+    if is_endless(path):
+        raise ReadError(f"{path}: is a device, pipe or socket, expected a file. Give a file on a disk.")
+
+
+def is_endless(path: Path) -> bool:
+    """Whether a local path leads to a device, pipe or socket."""
+    with suppress(OSError):  # whoever opens it says what is wrong
+        mode = path.stat().st_mode
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return False
+
+
 def size_of(path: Path) -> int:
     """Bytes in the file; a store that does not tell has none until it is read."""
     if not is_remote(path):
@@ -245,10 +270,37 @@ def size_of(path: Path) -> int:
         return path.stat().st_size or 0
 
 
+def exists(path: Path) -> bool:
+    """Whether there is anything; a name that no file can have, or a folder that may not be looked into, has nothing."""
+    if is_remote(path):
+        return path.exists()
+    with suppress(OSError):
+        return path.exists()
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder, in the same way."""
+    if is_remote(path):
+        return path.is_dir()
+    with suppress(OSError):
+        return path.is_dir()
+    return False
+
+
+def is_link_out(folder: Path, file: Path) -> bool:
+    """Whether a file lies elsewhere than in ``folder``, by whatever links, or in the cache that the folder is of."""
+    home = folder.resolve()
+    homes = (home, home.parent.parent / BLOBS) if home.parent.name == "snapshots" else (home,)
+    return not any(file.resolve().is_relative_to(place) for place in homes)
+
+
 def is_file(path: Path) -> bool:
     """Whether there is a file; a web server is asked for its header only."""
     if not is_remote(path):
-        return path.is_file()
+        with suppress(OSError):  # a name that no file can have
+            return path.is_file()
+        return False
     with store_errors(path):
         try:
             return stat.S_ISREG(path.stat().st_mode)

@@ -20,6 +20,7 @@ from .datatypes import (
 from .document import Document, Table
 from .errors import printable
 from .inspection import (
+    HEADINGS,
     cost_note,
     lookalike_as_json,
     lookalike_line,
@@ -131,12 +132,8 @@ def ledger_line(report: Report) -> str:
     )
 
 
-OTHERS = {
-    "other": "of other layers",
-    "optimizer": "of the optimizer",
-    "metric": "of metrics",
-    "unlisted": "that no layer lists",
-}
+# What is not in the target; a copy is there by its first name.
+OTHERS = {heading: words for heading, words in HEADINGS.items() if heading not in ("attention", "copy")}
 
 
 def rest_line(report: Report) -> str:

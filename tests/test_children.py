@@ -63,7 +63,7 @@ def run(arguments, folder, **environment):
 
 def ran(folder):
     """Whether a trap was imported."""
-    return [path for path in folder.rglob("PWNED")]
+    return list(folder.rglob("PWNED"))
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="an older Python puts the current folder first for -c itself")

@@ -47,8 +47,8 @@ def test_version_and_help():
 
 
 def test_wrong_usage_is_two():
-    assert "No such option" in run("inspect", "--nonsense", code=2).stderr
-    assert "Missing argument 'SOURCE'" in run("convert", code=2).stderr
+    assert "--nonsense" in run("inspect", "--nonsense", code=2).stderr
+    assert "SOURCE" in run("convert", code=2).stderr
     run("convert", "x.keras", "--layout", "packed", code=2)
 
 
@@ -97,6 +97,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "other": {"count": 3, "parameters": 352},
         "optimizer": {"count": 0, "parameters": 0},
         "metric": {"count": 0, "parameters": 0},
+        "counter": {"count": 0, "parameters": 0},
         "copy": {"count": 0, "parameters": 0},
         "unlisted": {"count": 0, "parameters": 0},
     }

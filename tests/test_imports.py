@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "mha_convert"
-BASE = {"datatypes", "errors", "limits", "locations"}
+BASE = {"datatypes", "errors", "limits", "locations", "small_files"}
 # What each part may import of ours, beside `datatypes` and `errors` (and its own folder).
 ALLOWED = {
     "datatypes": set(),
@@ -17,6 +17,7 @@ ALLOWED = {
     "hdf5": set(),
     "locations": set(),
     "signals": set(),
+    "small_files": set(),
     "readers": {"hdf5"},
     "layers": set(),
     "layouts": set(),

@@ -324,6 +324,9 @@ def odd_forms(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     if settings.get("attention_axes") is not None and axes(settings["attention_axes"]) is None:
         yield f"attention_axes {printable(settings['attention_axes'])} is no list of integers"
     outside = [axis for axis in axes(settings.get("attention_axes")) or () if rank and not -rank <= axis < rank]
+    listed = axes(settings.get("attention_axes")) or ()
+    if len(set(listed)) < len(listed):
+        yield f"attention_axes {printable(settings['attention_axes'])} names an axis twice"
     if outside:
         yield f"attention_axes {printable(settings['attention_axes'])} are no axes of inputs of rank {rank}"
     if window is not None and not (type(window) is int and 0 < window <= WIDEST):

@@ -2,10 +2,10 @@
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
 from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
-from ._refusals import OTHER_AXES, Refusal
+from ._refusals import UNKNOWN_AXES, Refusal
 
 NAME = "linear"
-REFUSALS: tuple[Refusal, ...] = (OTHER_AXES,)
+REFUSALS: tuple[Refusal, ...] = UNKNOWN_AXES
 
 RULES = (
     Rule("q_proj.weight", (Piece("query.kernel", WEIGHT),)),

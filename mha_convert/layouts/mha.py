@@ -13,11 +13,11 @@ from typing import Any
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
 from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, REPEATED, VALUE, VALUE_BIAS, WEIGHT
-from ._refusals import GATED, OTHER_AXES, WINDOWED, Refusal
+from ._refusals import GATED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "mha"
 PLACEMENTS = ("projected", "drop-in")
-REFUSALS: tuple[Refusal, ...] = (GATED, WINDOWED, OTHER_AXES)
+REFUSALS: tuple[Refusal, ...] = (GATED, WINDOWED, *UNKNOWN_AXES)
 WRAPPED = "attention."
 TIME_AXIS = (1,)
 

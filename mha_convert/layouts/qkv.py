@@ -5,7 +5,7 @@ https://github.com/huggingface/pytorch-image-models/blob/main/timm/layers/attent
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
 from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
-from ._refusals import GATED, GROUPED, REORDERED, WINDOWED, Refusal
+from ._refusals import GATED, GROUPED, REORDERED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "qkv"
 OTHERWISE = "Give --layout linear, which takes any sizes"
@@ -25,7 +25,16 @@ OUTPUT_TUPLE = Refusal(
     "has output_shape={layer.output_shape}, and proj gives one axis",
     OTHERWISE,
 )
-REFUSALS: tuple[Refusal, ...] = (GROUPED, GATED, WINDOWED, REORDERED, CROSS, TWO_SIZES, OUTPUT_TUPLE)
+REFUSALS: tuple[Refusal, ...] = (
+    GROUPED,
+    GATED,
+    WINDOWED,
+    *UNKNOWN_AXES,
+    REORDERED,
+    CROSS,
+    TWO_SIZES,
+    OUTPUT_TUPLE,
+)
 
 RULES = (
     Rule("qkv.weight", (Piece("query.kernel", WEIGHT), KEY, VALUE)),

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..datatypes import Group, LayerConfig
 from ..errors import ReadError, printable, reason
-from ..limits import RAISE, TRUSTED, limits
-from ..locations import open_binary, size_of, store_errors
+from ..limits import TRUSTED, limits, way_on
+from ..small_files import read_small
 
 Json = Mapping[str, Any]
 Version = tuple[int, ...]
@@ -39,7 +39,7 @@ def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
 
 def json_value(text: str | bytes, subject: str, next_step: str) -> Any:
     """Any JSON value, in UTF-8 as Keras writes it, without two values for one name, and not too deep."""
-    too_deep = f"{subject} is nested more than {limits().json_depth} deep. {RAISE}."
+    too_deep = f"{subject} is nested more than {limits().json_depth} deep. {way_on()}."
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), object_pairs_hook=unambiguous)
     except RecursionError as error:
@@ -90,12 +90,7 @@ def depth_of(value: Any, most: int) -> int:
 def json_file(path: Path) -> bytes:
     """The content of a file of JSON, bounded."""
     try:
-        with store_errors(path):
-            size = size_of(path)
-            if size > limits().json:
-                raise ReadError(f"{path}: is {size} bytes of JSON, expected at most {limits().json}. {RAISE}.")
-            with open_binary(path) as file:
-                return file.read(size + 1)
+        return read_small(path, limits().json, "JSON", way_on())
     except OSError as error:
         raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError
+from ..limits import PROTOBUF
 from ..locations import fetch, is_file, size_of
 from ._bundle import open_bundle
 from ._config import Json, check_fits, hidden_masks, mapping, refuse_architecture, version_of
@@ -27,16 +28,16 @@ from .tf_checkpoint import has_index
 
 FORMAT = "saved-model"
 GRAPH_FILE, METADATA_FILE, TEXT_FILE = "saved_model.pb", "keras_metadata.pb", "saved_model.pbtxt"
+PARTS = (GRAPH_FILE, METADATA_FILE, "fingerprint.pb")
 VARIABLES = ("variables", "variables")
-MAX_GRAPH = 2 << 30  # protobuf's own limit
 KERAS_PREFIX = "_tf_keras"
 ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
 
 
 def accepts(head: bytes, path: Path) -> bool:
-    """The folder, or the file ``saved_model.pb`` in it."""
+    """The folder, or a file of it that has its name in every SavedModel."""
     if head:
-        return path.name in (GRAPH_FILE, METADATA_FILE) and is_file(path.parent / GRAPH_FILE)
+        return path.name in PARTS and is_file(path.parent / GRAPH_FILE)
     return path.is_dir() and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
 
 
@@ -82,8 +83,10 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
 def content(path: Path) -> bytes:
     """A protobuf file, bounded."""
     size = size_of(path)
-    if not 0 < size < MAX_GRAPH:
-        raise ReadError(f"{path}: is {size} bytes, expected 1 to {MAX_GRAPH}. Copy or download the folder again.")
+    if not size:
+        raise ReadError(f"{path}: is empty. Copy or download the folder again.")
+    if size >= PROTOBUF:  # no option lifts what is protobuf's own
+        raise ReadError(f"{path}: is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again.")
     return fetch(path, 0, size).tobytes()
 
 

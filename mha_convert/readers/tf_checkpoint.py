@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, printable
+from ..limits import STATE
 from ..locations import is_file, store_errors
 from ._bundle import INDEX_END, Bundle, is_table, open_bundle
 from ._config import Json, check_fits
@@ -20,7 +21,6 @@ FORMAT = "tf-checkpoint"
 STATE_FILE = "checkpoint"
 DATA_FILE = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
 LATEST = re.compile(r'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', re.MULTILINE)
-MAX_STATE = 1 << 20
 KERAS_3_LOSES_LISTS = (
     "Keras 3 leaves layers that a model holds in lists or dictionaries out of such a checkpoint, without a word. "
     "Compare the number of attention layers with your model's."
@@ -127,6 +127,6 @@ def latest(folder: Path) -> tuple[Path, tuple[str, ...]]:
 def named_in(state: Path) -> str:
     """The path in a file ``checkpoint``."""
     with store_errors(state), state.open("rb") as file:
-        text = file.read(MAX_STATE).decode("utf-8", "replace")
+        text = file.read(STATE).decode("utf-8", "replace")
     match = LATEST.search(text)
     return re.sub(r"\\(.)", r"\1", match[1]) if match else ""

@@ -1,14 +1,13 @@
 """How are tensors written? A writer is one module with ``SUFFIX``, ``write`` and ``open_target``."""
 
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Protocol
 
 from ..datatypes import Tensor
 from ..errors import ReadError, WriteError, printable, reason
-from ..locations import MODEL, local_copy, locate, name_of, refuse_object
+from ..locations import MODEL, is_folder, local_copy, locate, name_of, open_binary, refuse_object
 from . import safetensors_file, torch_file
 from ._draft import check_target, draft
 from ._stored import StoredTarget
@@ -119,11 +118,9 @@ def opened(path: str | os.PathLike[str]) -> tuple[Path, bytes]:
     """The file, here on a disk, and how it begins."""
     source = local_copy(locate(path))
     try:
-        mode = source.stat().st_mode
-        if not stat.S_ISREG(mode):
-            found = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
-            raise ReadError(f"{source}: is {found}, expected a file. Give a file on a disk.")
-        with source.open("rb") as file:
+        if is_folder(source):
+            raise ReadError(f"{source}: is a folder, expected a file. Give a file on a disk.")
+        with open_binary(source) as file:
             return source, file.read(HEAD_SIZE)
     except OSError as error:
         raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
