@@ -4,19 +4,18 @@ The kernels that layers get are views of the stored ones, with Keras' axes; noth
 them.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from ..datatypes import ROLES, Array, AttentionLayer, AttentionRow, Group, Projection, Variable
 from ..errors import LayerError, printable
+from ..patterns import Star, compiled
 from .absent_bias import no_bias
 from .multi_head_attention import GQA, MHA
 from .storages import FLOATS, in_sequence
 
 Stored = tuple[Variable, Variable | None]
-STARS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
-STAR = re.compile(r"(\*\*/|\*\*|\*)")
+STARS = {"**/": Star(levels="/"), "**": Star(), "*": Star(stops="/")}
 MODEL, UNNAMED = ".", "attention"
 
 
@@ -63,8 +62,8 @@ def subject_of(row: AttentionRow) -> str:
 
 def chosen(root: Group, row: AttentionRow) -> list[Group]:
     """The groups that a row's path matches; of those that stars match, the ones that hold any of its kernels."""
-    expression = re.compile("".join(STARS.get(part, re.escape(part)) for part in STAR.split(row.path)), re.DOTALL)
-    groups = [group for group in root.walk() if group.name and expression.fullmatch(group.name)]
+    pattern = compiled(row.path, STARS)
+    groups = [group for group in root.walk() if group.name and pattern.fits(group.name)]
     if row.path == MODEL:
         groups = [root]
     if not groups:
