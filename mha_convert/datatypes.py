@@ -638,6 +638,6 @@ class Report:
 
     @property
     def proven(self) -> bool:
-        """True where every layer was compared, and every comparison passed."""
-        compared = {comparison.layer for comparison in self.comparisons}
-        return compared == {item.layer.name for item in self.plan.layers} and all(c.passed for c in self.comparisons)
+        """True where there are layers, every one was compared, and every comparison passed."""
+        names, compared = ({item.layer.name for item in self.plan.layers}, {c.layer for c in self.comparisons})
+        return bool(names) and compared == names and all(c.passed for c in self.comparisons)

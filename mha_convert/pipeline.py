@@ -435,6 +435,8 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
 
 def plan_again(findings: Findings, described: TargetDescription, source: StrPath, target: StrPath) -> Plan:
     """The plan that the target was made by, from the source's own layers."""
+    if not described.layers:
+        raise VerificationError(f"{target}: describes no layer, so there is nothing to prove. Convert again.")
     known = {layer.name for layer in findings.layers}
     missing = [layer.name for layer in described.layers if layer.name not in known]
     if missing:

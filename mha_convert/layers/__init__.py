@@ -146,12 +146,16 @@ def select(layers: tuple[AnyAttention, ...], names: list[str] | tuple[str, ...] 
     """The layers called ``names``, in that order; all of them for None.
 
     Raises:
-        LayerError: a name is not among them; the message lists those that are.
+        LayerError: a name is not among them, and the message lists those that are; or there is no name at all.
     """
     if names is None:
         return layers
+    if not names:
+        raise LayerError(
+            "Layers: an empty list, expected at least one name. Name one, or leave --layer (layers=) out for all."
+        )
     by_name = {layer.name: layer for layer in layers}
-    unknown = [name for name in names if name not in by_name]
+    unknown = [name for name in names if not isinstance(name, str) or name not in by_name]
     if unknown:
         known = ", ".join(printable(name) for name in by_name) or "none"
         raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its attention layers are: {known}.")
