@@ -8,7 +8,7 @@ from .conversion import convert, ledger
 from .datatypes import AnyAttention, AttentionLayer, Checkpoint, LayerPlan, Lookalike, UnprojectedAttention, Variable
 from .document import Document, Table
 from .errors import LayoutError, printable
-from .layers import Findings
+from .layers import Findings, told_once
 
 FORMATS = {
     "keras": ".keras",
@@ -199,8 +199,8 @@ def lookalike_line(item: Lookalike) -> str:
 
 def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
     """Of the file, and of single layers."""
-    own = [f"layer '{printable(layer.name)}': {caution}." for layer in findings.layers for caution in layer.cautions]
-    return [*checkpoint.notes, *own]
+    facts = told_once((layer.name, caution) for layer in findings.layers for caution in layer.cautions)
+    return [*checkpoint.notes, *(f"{subject}: {fact}." for subject, fact in facts)]
 
 
 def sort_variables(checkpoint: Checkpoint, converted: Iterable[AnyAttention]) -> dict[str, list[Variable]]:

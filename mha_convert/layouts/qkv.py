@@ -3,8 +3,8 @@
 https://github.com/huggingface/pytorch-image-models/blob/main/timm/layers/attention.py
 """
 
-from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Rule
+from ._patterns import KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, VALUE, VALUE_BIAS
 from ._refusals import GATED, GROUPED, REORDERED, WINDOWED, Refusal
 
 NAME = "qkv"
@@ -28,8 +28,8 @@ OUTPUT_TUPLE = Refusal(
 REFUSALS: tuple[Refusal, ...] = (GROUPED, GATED, WINDOWED, REORDERED, CROSS, TWO_SIZES, OUTPUT_TUPLE)
 
 RULES = (
-    Rule("qkv.weight", (Piece("query.kernel", WEIGHT), KEY, VALUE)),
-    Rule("qkv.bias", (Piece("query.bias", BIAS), KEY_BIAS, VALUE_BIAS)),
+    Rule("qkv.weight", (QUERY, KEY, VALUE)),
+    Rule("qkv.bias", (QUERY_BIAS, KEY_BIAS, VALUE_BIAS)),
     Rule("proj.weight", (OUTPUT,)),
     Rule("proj.bias", (OUTPUT_BIAS_PIECE,)),
 )
