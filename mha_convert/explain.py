@@ -69,7 +69,7 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
     yield ""
     yield f"  q = query · Wq + bq,  {heads} heads × {key_dim} numbers = {heads * key_dim}"
     yield "  k = key · Wk + bk,  v = value · Wv + bv"
-    yield f"  weights = softmax(q · k / sqrt(key_dim)),  sqrt({key_dim}) = {math.sqrt(key_dim):.6g}"
+    yield weights_line(layer)
     yield "  output = (weights · v, heads side by side) · Wo + bo, which is the sum of every head's own product"
     yield ""
     if heads * key_dim != layer.query_features:
@@ -79,6 +79,19 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
         if width % heads == 0:
             yield f"A layer with PyTorch's sizes would have key_dim = {width} / {heads} = {width // heads}."
         yield ""
+
+
+def weights_line(layer: AttentionLayer) -> str:
+    """How scores become weights."""
+    if layer.scale is None:
+        return f"  weights = softmax(q · k / sqrt(key_dim)),  sqrt({layer.key_dim}) = {math.sqrt(layer.key_dim):.6g}"
+    return f"  weights = softmax(q · k × {layer.scale:.6g}), the scale that was given with --attention"
+
+
+def factor_line(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
+    """A word on the query where it carries a scale that was given."""
+    if layer.scale is not None and item.scale != 1:
+        yield f"  The query is multiplied by {item.scale:.6g}, so that the scale is the one that was given."
 
 
 LINEARS = {
@@ -95,7 +108,8 @@ def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
         scale = f"1 / sqrt({layer.key_dim})" if item.divides_scores else "1"
         yield f"In PyTorch (layout {item.placement}): {LINEARS[item.placement]} and scaled_dot_product_attention"
         yield f"with scale = {scale}; no parameter is added."
-        if not item.divides_scores:
+        yield from factor_line(item, layer)
+        if not item.divides_scores and layer.scale is None:
             yield f"  The query is multiplied by sqrt(1 / {layer.key_dim}) = {item.scale:.6g} instead."
         yield ""
         return
@@ -124,7 +138,8 @@ def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
             f"  Heads of {layer.key_dim} (query, key) and {layer.value_dim} (value) are padded with zeros to "
             f"{item.head_size}: zeros add nothing to a dot product."
         )
-    if item.head_size != layer.key_dim:
+    yield from factor_line(item, layer)
+    if item.head_size != layer.key_dim and layer.scale is None:
         factor = f"sqrt({item.head_size} / {layer.key_dim}) = {item.scale:.6g}"
         yield f"  The query is multiplied by {factor}, so that the scale is Keras'."
     if item.fits:

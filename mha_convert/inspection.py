@@ -285,6 +285,7 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "attention_axes": None if layer.attention_axes is None else list(layer.attention_axes),
         "sliding_window": layer.sliding_window,
         "dropout": layer.dropout,
+        "scale": layer.scale,
         "call_options": list(layer.call_options),
         "placements": {name: placement_facts(layer, name) for name in layouts.PLACEMENTS},
         "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],

@@ -423,8 +423,7 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in told]
     left = len(findings.lookalikes) - len(told)
     rest = f"; and {left} more" if left else ""
-    steps = list(dict.fromkeys(item.next_step for item in told))[:MOST_TOLD]
-    steps = [step for step in steps if "--attention" in step] or [OWN_CODE]
+    step = next((item.next_step for item in told if "--attention" in item.next_step), OWN_CODE)
     groups = [group for group in checkpoint.root.walk() if group.variables]
     names = ", ".join(printable(group.name or "the model itself") for group in groups[:6])
     more = f" and {len(groups) - 6} more" if len(groups) > 6 else ""
@@ -434,7 +433,7 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     also = f". It also holds {'; '.join(holds)}{rest}" if holds else ""
     return (
         f"{checkpoint.path}: no attention with weights of its own in it, expected at least one; it holds "
-        f"{facts}{also}. {'. '.join(steps)}. "
+        f"{facts}{also}. {step}. "
         "`mha-convert inspect` lists everything."
     )
 

@@ -37,6 +37,11 @@ KERNELS = {"kernel", "_kernel", "_query_dense"}
 CONTAINERS = ("_operations", "_functional", "_layers", "_self_tracked_trackables")
 KERAS_3 = ("_operations", "_tracked", "_inbound_nodes", "_kernel", "_trainable_variables_indices")
 OPTIMIZER_SCOPE = re.compile(r"(\w*adam\w*|sgd|rmsprop|adagrad|adadelta|ftrl|lamb|optimizer)(_\d+)?", re.IGNORECASE)
+# What optimizers of TensorFlow 1 call their slots (the last two those of BERT), and averages of variables.
+SLOT_NAME = re.compile(
+    r"((Adam|AdamW|AdaMax|RMSProp|Momentum|Adagrad|Adadelta|Ftrl|LAMB|LARS|ExponentialMovingAverage)(_\d+)?|adam_[mv])"
+)
+MESH_SLOT = re.compile(r"(.+)_slot_(v|vr|vc|m)", re.DOTALL)
 MAX_DEPTH = 100
 
 
@@ -198,10 +203,24 @@ def below(objects: Sequence[Object], starts: Iterable[int]) -> Iterator[int]:
 
 
 def is_slot(key: str, bundle: Bundle) -> bool:
-    """Whether an optimizer's scope stands before the name of a variable here (``Adam/m/attn/query/kernel``)."""
+    """Whether it is named after a variable here: after an optimizer's scope (``Adam/m/attn/query/kernel``), or below."""
+    if of_tensorflow_1(key) in bundle.entries:
+        return True
     first, *rest = key.split("/")
     variables = ("/".join(rest[start:]) for start in range(len(rest)))
     return OPTIMIZER_SCOPE.fullmatch(first) is not None and any(name in bundle.entries for name in variables)
+
+
+def of_tensorflow_1(key: str) -> str:
+    """The variable that a slot of TensorFlow 1 belongs to, by their names: ``x/kernel`` of ``x/kernel/Adam_1``.
+
+    Slots stand below a variable's own name; those of Mesh TensorFlow beside it (``x/q_slot_v``). ``""`` for no slot.
+    """
+    owner, _, last = key.rpartition("/")
+    if SLOT_NAME.fullmatch(last):
+        return owner
+    match = MESH_SLOT.fullmatch(key)
+    return match[1] if match else ""
 
 
 def place_by_key(result: Arrangement, bundle: Bundle, keys: Iterable[str]) -> None:
