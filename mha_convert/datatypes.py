@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Score = Literal["dot", "concat", "additive"]
-# A copy is stored a second time under another name; a counter is TensorFlow's own, of steps and of saves; what is unlisted,
-# no layer of a .h5 lists.
+# A copy is stored a second time under another name; a counter is TensorFlow's own, of steps and of saves; what is
+# unlisted, no layer of a .h5 lists.
 Role = Literal["layer", "optimizer", "metric", "counter", "copy", "unlisted"]
 
 
@@ -148,12 +148,14 @@ class AttentionRow:
 
     ``path`` is a pattern for names of groups, with ``*`` within a level and ``**`` for any; ``.`` is the model itself.
     ``kernels`` and ``biases`` are names inside such a group by role: of a ``Dense``, or of a variable. ``name`` is the
-    layer's, where it should not be the group's.
+    layer's, where it should not be the group's. ``scale`` is what scores are multiplied by, a number or a word of
+    ``attention_rows.SCALES``; ``1/sqrt(key_dim)`` for None.
     """
 
     path: str
     num_heads: int
     num_key_value_heads: int | None = None
+    scale: float | str | None = None
     name: str | None = None
     kernels: Mapping[str, str]
     biases: Mapping[str, str] = field(default_factory=dict)
@@ -163,8 +165,14 @@ class AttentionRow:
         """The row as plain data, in the words of ``--attention``."""
         told = {"path": self.path, "num_heads": self.num_heads, **self.kernels}
         told |= {f"{role}_bias": name for role, name in self.biases.items()}
-        others = {"num_key_value_heads": self.num_key_value_heads, "name": self.name}
+        others = {"num_key_value_heads": self.num_key_value_heads, "scale": self.scale, "name": self.name}
         return told | {name: value for name, value in others.items() if value is not None}
+
+    @property
+    def has_names_of_t5(self) -> bool:
+        """Whether its kernels are called as in T5, whose scores are not divided, and no scale is given."""
+        ends = tuple(name.rpartition("/")[2] for name in self.kernels.values())
+        return self.scale is None and ends == ("q", "k", "v", "o")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +198,7 @@ class AttentionLayer:
     what of the layer the file does not prove; such a layer is converted only where it is asked for by name. ``more``
     says what its class computes, or may compute, beside attention with these projections; that is not converted.
     ``row`` is what the user said of it, where its kernels are stored without heads; then they are views of those.
+    ``scale`` is what scores are multiplied by where that is not ``1/sqrt(key_dim)``.
     """
 
     name: str
@@ -212,6 +221,7 @@ class AttentionLayer:
     assumed: str | None = None
     more: str | None = None
     row: AttentionRow | None = None
+    scale: float | None = None
 
     @property
     def num_heads(self) -> int:
@@ -295,6 +305,10 @@ class AttentionLayer:
     def sizes(self) -> dict[str, Any]:
         """What a target says of the layer in Keras' words."""
         return {"num_heads": self.num_heads, "key_dim": self.key_dim, "value_dim": self.value_dim}
+
+    def query_factor(self, divisor: int) -> float:
+        """What the query is multiplied by for a module that divides scores by ``sqrt(divisor)``; exactly 1 if equal."""
+        return math.sqrt(divisor / self.key_dim) if self.scale is None else self.scale * math.sqrt(divisor)
 
     @property
     def projections(self) -> dict[str, Projection]:
@@ -451,7 +465,7 @@ class Piece:
     """A block of rows of a target tensor: a source array, how its axes move, and one step.
 
     ``source`` is a name in the layer's ``arrays``: ``"<projection>.<kernel|bias>"``, ``"scale"``, …; a ``head_dim``
-    axis is padded with zeros to the layout's head size. ``rescale`` multiplies by ``sqrt(head size / key_dim)``;
+    axis is padded with zeros to the layout's head size. ``rescale`` multiplies by the plan's ``scale``;
     ``identity`` and ``zeros`` have no source.
     """
 
@@ -505,11 +519,11 @@ class LayerPlan:
 
     @property
     def scale(self) -> float:
-        """Factor of the query that makes PyTorch's ``1/sqrt(head_size)``, or 1, equal to Keras' ``1/sqrt(key_dim)``."""
+        """Factor of the query that makes PyTorch's ``1/sqrt(head_size)``, or 1, equal to the layer's own scale."""
         if isinstance(self.layer, UnprojectedAttention):
             return 1.0
         divisor = (self.head_size or self.layer.key_dim) if self.divides_scores else 1
-        return math.sqrt(divisor / self.layer.key_dim)
+        return self.layer.query_factor(divisor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -651,6 +665,11 @@ class Report:
 
     @property
     def proven(self) -> bool:
-        """True where every layer was compared, and every comparison passed."""
-        compared = {comparison.layer for comparison in self.comparisons}
-        return compared == {item.layer.name for item in self.plan.layers} and all(c.passed for c in self.comparisons)
+        """True where there are layers, every one was compared, and every comparison passed."""
+        names, compared = ({item.layer.name for item in self.plan.layers}, {c.layer for c in self.comparisons})
+        return bool(names) and compared == names and all(c.passed for c in self.comparisons)
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """Layers that are proven as a user's row describes them: nothing in the file tells that the row is right."""
+        return tuple(item.layer.name for item in self.plan.layers if item.layer.row is not None)

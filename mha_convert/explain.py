@@ -71,7 +71,7 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
     yield ""
     yield f"  q = query · Wq + bq,  {heads} heads × {key_dim} numbers = {heads * key_dim}"
     yield "  k = key · Wk + bk,  v = value · Wv + bv"
-    yield f"  weights = softmax(q · k / sqrt(key_dim)),  sqrt({key_dim}) = {math.sqrt(key_dim):.6g}"
+    yield weights_line(layer)
     gated = "" if layer.gate is None else " × gate"
     if layer.num_key_value_heads != heads:
         shared = layer.num_key_value_heads
@@ -91,6 +91,19 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
         yield ""
 
 
+def weights_line(layer: AttentionLayer) -> str:
+    """How scores become weights."""
+    if layer.scale is None:
+        return f"  weights = softmax(q · k / sqrt(key_dim)),  sqrt({layer.key_dim}) = {math.sqrt(layer.key_dim):.6g}"
+    return f"  weights = softmax(q · k × {layer.scale:.6g}), the scale that was given with --attention"
+
+
+def factor_line(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
+    """A word on the query where it carries a scale that was given."""
+    if layer.scale is not None and item.scale != 1:
+        yield f"  The query is multiplied by {item.scale:.6g}, so that the scale is the one that was given."
+
+
 # Layouts of nn.Linear and scaled_dot_product_attention; one that has no row here is shown by its module alone.
 LINEARS = {
     "linear": "four nn.Linear in Keras' own sizes",
@@ -108,7 +121,8 @@ def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
         gate = ", one more for the gate," if layer.gate else ""
         yield f"In PyTorch (layout {item.placement}): {LINEARS[item.placement]}{gate} and scaled_dot_product_attention"
         yield f"with scale = {scale}; no parameter is added."
-        if not item.divides_scores:
+        yield from factor_line(item, layer)
+        if not item.divides_scores and layer.scale is None:
             yield f"  The query is multiplied by sqrt(1 / {layer.key_dim}) = {item.scale:.6g} instead."
     else:
         arguments = ", ".join(f"{name}={value!r}" for name, value in item.module.arguments.items())
@@ -144,7 +158,8 @@ def stock_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
             f"  Heads of {layer.key_dim} (query, key) and {layer.value_dim} (value) are padded with zeros to "
             f"{item.head_size}: zeros add nothing to a dot product."
         )
-    if item.head_size != layer.key_dim:
+    yield from factor_line(item, layer)
+    if item.head_size != layer.key_dim and layer.scale is None:
         factor = f"sqrt({item.head_size} / {layer.key_dim}) = {item.scale:.6g}"
         yield f"  The query is multiplied by {factor}, so that the scale is Keras'."
     if item.fits:

@@ -16,7 +16,7 @@ from .datatypes import (
 )
 from .document import Document, Table
 from .errors import LayoutError, printable
-from .layers import Findings
+from .layers import Findings, told_once
 
 FORMATS = {
     "keras": ".keras",
@@ -225,8 +225,8 @@ def lookalike_line(item: Lookalike) -> str:
 
 def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
     """Of the file, and of single layers."""
-    own = [f"layer '{printable(layer.name)}': {caution}." for layer in findings.layers for caution in layer.cautions]
-    return [*checkpoint.notes, *own]
+    facts = told_once((layer.name, caution) for layer in findings.layers for caution in layer.cautions)
+    return [*checkpoint.notes, *(f"{subject}: {fact}." for subject, fact in facts)]
 
 
 HEADINGS = {  # of a file's variables, as they are told
@@ -315,6 +315,7 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "attention_axes": None if layer.attention_axes is None else list(layer.attention_axes),
         "sliding_window": layer.sliding_window,
         "dropout": layer.dropout,
+        "scale": layer.scale,
         "call_options": list(layer.call_options),
         "placements": {name: placement_facts(layer, name) for name in layouts.PLACEMENTS},
         "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],

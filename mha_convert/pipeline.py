@@ -18,8 +18,17 @@ from .attention_rows import Attention, read_attention
 from .conversion import convert, ledger
 from .datatypes import Alignment, AnyAttention, Checkpoint, LayerPlan, Lookalike, Plan, Report
 from .description import TargetDescription, describe_plan, differences, parse_description
-from .errors import LayerError, LayoutError, NoAttentionError, ReadError, VerificationError, WriteError, printable
-from .layers import Findings, select, survey
+from .errors import (
+    LayerError,
+    LayoutError,
+    NoAttentionError,
+    ReadError,
+    VerificationError,
+    WriteError,
+    listed,
+    printable,
+)
+from .layers import Findings, select, survey, told_once
 from .locations import (
     SOURCE,
     STANDARD_INPUT,
@@ -49,6 +58,8 @@ Renames = Mapping[str, str] | StrPath | None
 UNPROVEN = "none"
 MOST_FACTS = 4  # in one refusal of a description
 MOST_TOLD = 2  # layers in one refusal; inspect lists them all
+MOST_HELD = 4
+OWN_CODE = "Attention of your own code is described with --attention (docs/layers.md)"
 KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
 
 
@@ -425,7 +436,8 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
 
 def refuse_more(wanted: Sequence[AnyAttention]) -> None:
     """With ``strict`` only what is attention and nothing else is converted."""
-    facts = [f"layer '{printable(layer.name)}': {layer.more}" for layer in wanted if layer.more]
+    told = told_once((layer.name, layer.more) for layer in wanted if layer.more)
+    facts = [f"{subject}: {fact}" for subject, fact in told]
     if facts:
         plain = [layer.name for layer in wanted if not layer.more]
         rest = f", or name the others: {layouts.selection(plain)}" if plain else ""
@@ -437,15 +449,13 @@ def refuse_more(wanted: Sequence[AnyAttention]) -> None:
 
 def unproven_roles(assumed: Sequence[AnyAttention], layers: Sequence[AnyAttention]) -> str:
     """Layers that the file does not prove are converted where the user knows them."""
-    names = ", ".join(f"'{printable(layer.name)}'" for layer in assumed[:4])
-    more = f" and {len(assumed) - 4} more" if len(assumed) > 4 else ""
     others = [layer for layer in layers if not layer.assumed]
     every = layouts.selection([layer.name for layer in (*assumed, *others)])
     steps = [f"If you know that they are right, name all layers that you want: {every}"]
     sure = [layer.name for layer in others]
     if sure:
         steps.append(f"To convert only what the file tells, give {layouts.selection(sure)}")
-    return f"Layer {names}{more}: {assumed[0].assumed}. {'. '.join(steps)}."
+    return f"Layer {listed((layer.name for layer in assumed), 4)}: {assumed[0].assumed}. {'. '.join(steps)}."
 
 
 def refusal(items: Sequence[Lookalike], others: Sequence[AnyAttention]) -> str:
@@ -460,24 +470,30 @@ def refusal(items: Sequence[Lookalike], others: Sequence[AnyAttention]) -> str:
 
 
 def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
-    """A file without attention says what it does hold."""
-    holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in findings.lookalikes[:4]]
+    """A file without attention says what it does hold, and how hand-written attention is converted."""
+    told = findings.lookalikes[:MOST_HELD]
+    holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in told]
+    left = len(findings.lookalikes) - len(told)
+    rest = f"; and {left} more" if left else ""
+    step = next((item.next_step for item in told if "--attention" in item.next_step), OWN_CODE)
     groups = [group for group in checkpoint.root.walk() if group.variables]
     names = ", ".join(printable(group.name or "the model itself") for group in groups[:6])
     more = f" and {len(groups) - 6} more" if len(groups) > 6 else ""
     facts = (
         f"{len(checkpoint.variables)} variables in {len(groups)} layers ({names}{more})" if groups else "no variables"
     )
-    also = f". It also holds {'; '.join(holds)}" if holds else ""
+    also = f". It also holds {'; '.join(holds)}{rest}" if holds else ""
     return (
         f"{checkpoint.path}: no attention with weights of its own in it, expected at least one; it holds "
-        f"{facts}{also}. "
-        "Look at it with `mha-convert inspect`."
+        f"{facts}{also}. {step}. "
+        "`mha-convert inspect` lists everything."
     )
 
 
 def plan_again(findings: Findings, described: TargetDescription, source: StrPath, target: StrPath) -> Plan:
     """The plan that the target was made by, from the source's own layers."""
+    if not described.layers:
+        raise VerificationError(f"{target}: describes no layer, so there is nothing to prove. Convert again.")
     known = {layer.name for layer in findings.layers}
     missing = [layer.name for layer in described.layers if layer.name not in known]
     if missing:
@@ -508,22 +524,25 @@ def layer_notes(chosen: Plan) -> tuple[str, ...]:
     notes = []
     if chosen.layout != "mha" and chosen.placement == "drop-in":
         notes.append(f"Layout '{chosen.layout}' keeps Keras' own sizes; the placement makes no difference.")
-    for item in chosen.layers:
-        name = printable(item.layer.name)
-        notes += [f"Layer '{name}': {caution}." for caution in item.layer.cautions]
-        notes += [f"Layer '{name}': {item.fits}."] if item.fits else []
-        if item.layer.call_options:
-            options = ", ".join(item.layer.call_options)
-            notes.append(f"Layer '{name}': the model calls it with {options}. Give PyTorch the same mask.")
-        computes, stores = item.layer.compute_dtype, item.layer.dtype
-        if computes and computes != stores:
-            notes.append(f"Layer '{name}': Keras stores {stores} and computes in {computes}; the proof is in float64.")
-    return tuple(notes)
+    facts = told_once((item.layer.name, fact) for item in chosen.layers for fact in layer_facts(item))
+    return (*notes, *(f"{subject[0].upper()}{subject[1:]}: {fact}." for subject, fact in facts))
+
+
+def layer_facts(item: LayerPlan) -> Iterator[str]:
+    """The same of one layer, as sentences without their end."""
+    yield from item.layer.cautions
+    if item.fits:
+        yield item.fits
+    if item.layer.call_options:
+        yield f"the model calls it with {', '.join(item.layer.call_options)}. Give PyTorch the same mask"
+    computes, stores = item.layer.compute_dtype, item.layer.dtype
+    if computes and computes != stores:
+        yield f"Keras stores {stores} and computes in {computes}; the proof is in float64"
 
 
 def unseen(checkpoint: Checkpoint, chosen: Plan) -> tuple[str, ...]:
-    """What this file cannot tell."""
-    blind = [item.layer for item in chosen.layers if not item.layer.has_config]
+    """What this file cannot tell; of layers that a user described, their own cautions say what was taken."""
+    blind = [item.layer for item in chosen.layers if not item.layer.has_config and item.layer.row is None]
     if not blind:
         return ()
     which = (

@@ -18,7 +18,7 @@ from .datatypes import (
     UnprojectedAttention,
 )
 from .document import Document, Table
-from .errors import printable
+from .errors import listed, printable
 from .inspection import (
     HEADINGS,
     cost_note,
@@ -94,7 +94,7 @@ def proof_lines(report: Report) -> list[str]:
     """The two statements of the proof."""
     if report.reference is None:
         return ["NOT PROVEN: --reference none was given. Check it with `mha-convert verify`."]
-    lines = ["Proven, outputs and per-head scores:"]
+    lines = [f"Proven{as_described(report)}, outputs and per-head scores:"]
     for reference in dict.fromkeys(c.reference for c in report.comparisons):
         mine = [c for c in report.comparisons if c.reference == reference and c.weights == "float64"]
         worst = max(mine, key=lambda c: c.relative / c.bound)
@@ -120,6 +120,16 @@ def proof_lines(report: Report) -> list[str]:
             f"  effect of the rounding: {worst.relative:.1e} of the largest value, at most {worst.bound:.1e} possible"
         )
     return lines
+
+
+def as_described(report: Report) -> str:
+    """Of layers that rows of ``--attention`` describe, the words for what a proof of them is worth."""
+    names = report.described
+    if not names:
+        return ""
+    if len(names) == len(report.plan.layers):
+        return " as --attention describes them" if len(names) > 1 else " as --attention describes it"
+    return f" ({listed(names, 4)} as --attention describes {'them' if len(names) > 1 else 'it'})"
 
 
 def ledger_line(report: Report) -> str:
@@ -256,6 +266,7 @@ def report_as_json(report: Report) -> dict[str, Any]:
         "dtype": report.plan.dtype,
         "reference": report.reference,
         "proven": report.proven,
+        "as_described": list(report.described),
         "layers": [plan_as_json(item, report.ledgers[item.layer.name]) for item in report.plan.layers],
         "comparisons": [asdict(comparison) | {"passed": comparison.passed} for comparison in report.comparisons],
         "stored": [asdict(tensor) for tensor in report.stored],

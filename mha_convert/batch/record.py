@@ -21,6 +21,7 @@ class SourceReport:
             killed process, or no end in time).
         error: ``kind``, the error's class or what ended the process, and ``message``, one line.
         proven: whether every layer was compared, and passed.
+        as_described: names of the layers that are proven as a row of ``--attention`` describes them, and no further.
         reference: what with; None where nothing was.
         layers: of each, its name, prefix, placement, module and ledger (numbers of parameters).
         proof: ``comparisons``, and of the worst one its ``relative`` difference and ``bound``; None without a proof.
@@ -42,6 +43,7 @@ class SourceReport:
     outcome: Outcome
     error: Mapping[str, str] | None = None
     proven: bool = False
+    as_described: Sequence[str] = ()
     reference: str | None = None
     layers: Sequence[Mapping[str, Any]] = ()
     proof: Mapping[str, Any] | None = None

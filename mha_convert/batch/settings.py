@@ -104,6 +104,8 @@ def read_settings(path: str) -> Settings:
                 "Give other options on the command line."
             )
         option, kind = TAKEN[name]
+        if kind is list and not value:
+            raise ReadError(f"{path}: '{name}' is an empty list, expected at least one entry. Leave it out.")
         if not is_a(kind, value):
             raise ReadError(f"{path}: '{name}' is {type(value).__name__}, expected {TYPES[kind]}. Correct it.")
         found[option] = beside(path, name, value) if name in FILES else value

@@ -5,12 +5,12 @@ and not converted), or None. Types are asked in order; the first answer counts.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..datatypes import AnyAttention, AttentionLayer, AttentionRow, Checkpoint, Group, Lookalike
-from ..errors import LayerError, printable
+from ..errors import LayerError, listed, printable
 from . import hand_written, hand_written_rows, multi_head_attention, unclear, unprojected
 
 
@@ -22,6 +22,8 @@ class LayerType(Protocol):
 
 
 LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, unclear, unprojected, hand_written)
+
+MOST_NAMED = 4  # layers of one fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +64,33 @@ def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Finding
     told = hand_written_rows.find(checkpoint.root, rows)
     found = visit(checkpoint.root, (), told)
     layers = [item for item in found if isinstance(item, AnyAttention)]
+    taken = {variable.path for layer in layers for variable in layer.stored_variables}
+    finished, named = dict[int, AttentionLayer](), set[str]()
+    for group in checkpoint.root.walk() if told else ():
+        for layer in told.get(id(group), []):
+            finished[id(layer)], left = hand_written_rows.with_leftovers(layer, group, taken)
+            named |= left
+    layers = [finished.get(id(layer), layer) for layer in layers]
     layers = merged(layers) if checkpoint.repeats_shared_layers else layers
-    taken = {variable.path for items in told.values() for layer in items for variable in layer.stored_variables}
-    lookalikes = tuple(item for item in found if isinstance(item, Lookalike) and not is_taken(item, taken))
+    lookalikes = tuple(item for item in found if isinstance(item, Lookalike) and not is_told(item, taken, named))
     return Findings(with_unique_names(layers), lookalikes)
 
 
-def is_taken(item: Lookalike, taken: set[str]) -> bool:
-    """Whether layers that the user described hold every kernel of it."""
+def is_told(item: Lookalike, taken: Set[str], named: Set[str]) -> bool:
+    """Whether some kernels of it are converted, and a caution of their layer names the others."""
     kernels = {variable.path for variable in item.variables if len(variable.shape) > 1}
-    return bool(kernels) and kernels <= taken
+    return bool(kernels & taken) and kernels <= taken | named
+
+
+def told_once(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Layers' names and facts, as subject and fact: one that several layers share is told once for all of them."""
+    names: dict[str, list[str]] = {}
+    for name, fact in facts:
+        names.setdefault(fact, []).append(name)
+    return [
+        (f"layer {listed(own, 1)}" if len(own) == 1 else f"each of {len(own)} layers ({listed(own, MOST_NAMED)})", fact)
+        for fact, own in names.items()
+    ]
 
 
 def visit(
@@ -149,12 +168,16 @@ def select(layers: tuple[AnyAttention, ...], names: list[str] | tuple[str, ...] 
     """The layers called ``names``, in that order; all of them for None.
 
     Raises:
-        LayerError: a name is not among them; the message lists those that are.
+        LayerError: a name is not among them, and the message lists those that are; or there is no name at all.
     """
     if names is None:
         return layers
+    if not names:
+        raise LayerError(
+            "Layers: an empty list, expected at least one name. Name one, or leave --layer (layers=) out for all."
+        )
     by_name = {layer.name: layer for layer in layers}
-    unknown = [name for name in names if name not in by_name]
+    unknown = [name for name in names if not isinstance(name, str) or name not in by_name]
     if unknown:
         known = ", ".join(printable(name) for name in by_name) or "none"
         raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its attention layers are: {known}.")

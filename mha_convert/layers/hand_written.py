@@ -7,6 +7,7 @@ import re
 
 from ..datatypes import ROLES, Group, Lookalike, Variable
 from ..errors import printable
+from .hand_written_settings import heads_said, places_of
 
 TRIPLES = (
     ("query", "key", "value"),
@@ -15,6 +16,8 @@ TRIPLES = (
     ("q_proj", "k_proj", "v_proj"),
     ("q_dense", "k_dense", "v_dense"),
     ("q_linear", "k_linear", "v_linear"),
+    ("q_lin", "k_lin", "v_lin"),
+    ("query_projector", "key_projector", "value_projector"),
     ("wq", "wk", "wv"),
     ("w_q", "w_k", "w_v"),
     ("q", "k", "v"),
@@ -30,11 +33,15 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
     for triple in TRIPLES:
         if all(name in kernels for name in triple):
             shapes = ", ".join(f"{name} {kernels[name].shape}" for name in triple)
+            said = heads_said(places_of(group, ancestors, {}))
+            heads = said.value if said and all(kernels[name].shape[1] % said.value == 0 for name in triple) else "N"
+            by = f"; {said}" if said and heads != "N" else ""
+            row = f"{printable(group.name)}:num_heads={heads},{roles(group, triple)}"
             return Lookalike(
                 name=group.name,
                 kind="perhaps hand-written attention",
-                reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads",
-                next_step=f"If it is, give --attention '{printable(group.name)}:num_heads=N,{roles(group, triple)}'",
+                reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads{by}",
+                next_step=f"If it is, give --attention '{row}'",
                 blocking=False,
                 variables=inside(group),
             )

@@ -81,6 +81,7 @@ def plan(
     if layout == separate.NAME:
         names = separate.DEFAULT if names is None else names
         check_word("names", names, NAMES)
+        separate.refuse_unsaid_scale(layers, names)
         lay_out = partial(separate.lay_out, names=names)
     elif names is not None:
         raise LayoutError(

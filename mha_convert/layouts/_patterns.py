@@ -14,6 +14,7 @@ OUTPUT_BIAS = "... -> (...)"
 REPEATED_WEIGHT = "features heads head_dim -> (heads groups head_dim) features"
 REPEATED_BIAS = "heads head_dim -> (heads groups head_dim)"
 
+QUERY, QUERY_BIAS = Piece("query.kernel", WEIGHT, "rescale"), Piece("query.bias", BIAS, "rescale")
 KEY, KEY_BIAS = Piece("key.kernel", WEIGHT), Piece("key.bias", BIAS)
 VALUE, VALUE_BIAS = Piece("value.kernel", WEIGHT), Piece("value.bias", BIAS)
 OUTPUT, OUTPUT_BIAS_PIECE = Piece("output.kernel", OUTPUT_WEIGHT), Piece("output.bias", OUTPUT_BIAS)

@@ -1,15 +1,18 @@
-"""Layout ``linear``: the projections as ``nn.Linear`` in Keras' own sizes; every number is moved, none added."""
+"""Layout ``linear``: the projections as ``nn.Linear`` in Keras' own sizes; no number is added.
+
+Every number is moved; a scale that a user gave (``AttentionLayer.scale``) is carried by the query's.
+"""
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, VALUE, VALUE_BIAS, WEIGHT
 from ._refusals import UNKNOWN_AXES, Refusal
 
 NAME = "linear"
 REFUSALS: tuple[Refusal, ...] = UNKNOWN_AXES
 
 RULES = (
-    Rule("q_proj.weight", (Piece("query.kernel", WEIGHT),)),
-    Rule("q_proj.bias", (Piece("query.bias", BIAS),)),
+    Rule("q_proj.weight", (QUERY,)),
+    Rule("q_proj.bias", (QUERY_BIAS,)),
     Rule("k_proj.weight", (KEY,)),
     Rule("k_proj.bias", (KEY_BIAS,)),
     Rule("v_proj.weight", (VALUE,)),

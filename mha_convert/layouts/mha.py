@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, REPEATED, VALUE, VALUE_BIAS, WEIGHT
+from ._patterns import KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, REPEATED, VALUE, VALUE_BIAS
 from ._refusals import GATED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "mha"
@@ -21,7 +21,6 @@ REFUSALS: tuple[Refusal, ...] = (GATED, WINDOWED, *UNKNOWN_AXES)
 WRAPPED = "attention."
 TIME_AXIS = (1,)
 
-QUERY, QUERY_BIAS = Piece("query.kernel", WEIGHT, "rescale"), Piece("query.bias", BIAS, "rescale")
 IDENTITY, ZEROS = Piece("embed_dim", "", "identity"), Piece("embed_dim", "", "zeros")
 
 QUERY_INSIDE, QUERY_OUTSIDE = (QUERY, QUERY_BIAS), (IDENTITY, ZEROS)

@@ -3,8 +3,8 @@
 https://github.com/huggingface/pytorch-image-models/blob/main/timm/layers/attention.py
 """
 
-from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Rule
+from ._patterns import KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, VALUE, VALUE_BIAS
 from ._refusals import GATED, GROUPED, REORDERED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "qkv"
@@ -37,8 +37,8 @@ REFUSALS: tuple[Refusal, ...] = (
 )
 
 RULES = (
-    Rule("qkv.weight", (Piece("query.kernel", WEIGHT), KEY, VALUE)),
-    Rule("qkv.bias", (Piece("query.bias", BIAS), KEY_BIAS, VALUE_BIAS)),
+    Rule("qkv.weight", (QUERY, KEY, VALUE)),
+    Rule("qkv.bias", (QUERY_BIAS, KEY_BIAS, VALUE_BIAS)),
     Rule("proj.weight", (OUTPUT,)),
     Rule("proj.bias", (OUTPUT_BIAS_PIECE,)),
 )

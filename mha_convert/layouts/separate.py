@@ -1,8 +1,10 @@
 """Layout ``separate``: layout ``linear`` under the names that models elsewhere give their four ``nn.Linear``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Rule
+from ..datatypes import AnyAttention, AttentionLayer, LayerPlan, ModuleSpec, Rule
+from ..errors import LayoutError, listed
 from . import linear
 
 NAME = "separate"
@@ -59,9 +61,23 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str, names: str = DEF
 
 
 def renamed(rule: Rule, family: Names) -> Rule:
-    """One row under the family's name; the query carries the factor that the family's attention leaves out."""
+    """One row under the family's name."""
     projection, kind = rule.target.split(".")
-    pieces = rule.pieces
-    if projection == "q_proj" and not family.divides_scores:
-        pieces = tuple(replace(piece, step="rescale") for piece in pieces)
-    return Rule(f"{family.places.get(projection, projection)}.{kind}", pieces)
+    return Rule(f"{family.places.get(projection, projection)}.{kind}", rule.pieces)
+
+
+def refuse_unsaid_scale(layers: Sequence[AnyAttention], names: str) -> None:
+    """A layer that a user described, with T5's names on both sides: nobody has said whether its scores are divided.
+
+    Raises:
+        LayoutError: the row has no scale.
+    """
+    (family,) = (row for row in NAMES if row.name == names)
+    unsaid = [layer for layer in layers if layer.row and layer.row.has_names_of_t5]
+    if family.divides_scores or not unsaid:
+        return
+    raise LayoutError(
+        f"Layer {listed((layer.name for layer in unsaid), 4)}: has the names of T5, whose scores are not divided by "
+        f"sqrt(key_dim), and --names {names} takes that factor out of the query where they are. Say which it is, in "
+        "its row of --attention: scale=1 for a T5, scale=1/sqrt(key_dim) for attention that divides."
+    )

@@ -41,9 +41,10 @@ KERNELS = {"kernel", "_kernel", "_query_dense"}
 # Edges of Keras' own bookkeeping: a layer that has an attribute of the user's, too, goes by that.
 CONTAINERS = ("_operations", "_functional", "_layers", "_self_tracked_trackables")
 KERAS_3 = ("_operations", "_tracked", "_inbound_nodes", "_kernel", "_trainable_variables_indices")
-# What stands behind a variable's name: of TensorFlow 1's optimizers, of BERT's, of Mesh-TensorFlow's.
+# What stands behind a variable's name: of TensorFlow 1's optimizers and averages, of BERT's, of Mesh TensorFlow's.
 SLOT_NAME = re.compile(
-    r"(.+)(?:/(?:adam_[mv]|(?:Adam|AdamW\w*|RMSProp|Ftrl|Momentum|Adagrad|Adadelta|LAMB\w*)(?:_1)?)|_slot_(?:m|v|vr|vc))"
+    r"(.+)(?:/(?:adam_[mv]|(?:Adam|AdamW\w*|AdaMax|RMSProp|Ftrl|Momentum|Adagrad|Adadelta|LAMB\w*|LARS"
+    r"|ExponentialMovingAverage)(?:_\d+)?)|_slot_(?:m|v|vr|vc))"
 )
 OPTIMIZER_SCOPE = re.compile(r"(\w*adam\w*|sgd|rmsprop|adagrad|adadelta|ftrl|lamb|optimizer)(_\d+)?", re.IGNORECASE)
 

@@ -106,7 +106,7 @@ class GenuineKeras:
 def payload(layer: AnyAttention, arrays: Mapping[str, Array], cases: Sequence[Case]) -> dict[str, Any]:
     """What the process needs to know of one layer."""
     told = weights_of(layer) if isinstance(layer, UnprojectedAttention) else projections_of(layer)
-    data: dict[str, Any] = {"sizes": json.dumps({**told, "cases": len(cases)}), **arrays}
+    data: dict[str, Any] = {"sizes": json.dumps({**told, "cases": len(cases)}), **arrays, **with_scale(layer, arrays)}
     for index, case in enumerate(cases):
         data |= {f"{index}/{name}": getattr(case.call, name) for name in ("query", "key", "value")}
         if case.call.attends is not None:
@@ -114,6 +114,14 @@ def payload(layer: AnyAttention, arrays: Mapping[str, Array], cases: Sequence[Ca
         if case.mask == "causal mask":
             data[f"{index}/causal"] = np.array(True)
     return data
+
+
+def with_scale(layer: AnyAttention, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The query's arrays for a layer of another scale than Keras': they carry the factor."""
+    if isinstance(layer, UnprojectedAttention) or layer.scale is None:
+        return {}
+    factor = layer.query_factor(layer.key_dim)
+    return {name: array * factor for name, array in arrays.items() if name.startswith("query.")}
 
 
 def weights_of(layer: UnprojectedAttention) -> dict[str, Any]:
