@@ -6,7 +6,7 @@ hold ``/`` themselves, so the lists are followed and the tree is not walked.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from ._config import (
     parse_json,
     refuse_architecture,
     version_of,
+    with_weightless_attention,
 )
 from ._hdf5 import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
 from ._tree import Node
@@ -34,7 +35,9 @@ from ._tree import Node
 WHOLE_MODEL, WEIGHTS_ONLY = "h5", "h5-weights"
 OPTIMIZER = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"  # weights that the model itself owns; Keras 2.8 and later
+PROJECTIONS = ("query", "key", "value")
 LayerPath = tuple[str, ...]
+Following = Mapping[LayerPath, set[str | None]]
 
 
 def accepts(head: bytes, path: Path) -> bool:
@@ -57,6 +60,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         version = root.attribute("keras_version") or top.attribute("keras_version")
         backend = root.attribute("backend") or top.attribute("backend")
         found = list(layer_variables(top))
+        listed = names_in(top, "layer_names") or []
         slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
         others = tuple(array.variable("optimizer") for array in slots)
     version = version if isinstance(version, str) else None
@@ -74,11 +78,17 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         keras_version=version,
         backend=backend if isinstance(backend, str) else None,
         has_config=model is not None,
-        root=tree,
+        root=with_weightless_attention(tree, model) if model is not None else with_empty(tree, listed),
         others=others,
         repeats_shared_layers=True,
         notes=tuple(hidden_masks(model or {}, version_of(version))),
     )
+
+
+def with_empty(tree: Group, names: list[str]) -> Group:
+    """The tree with layers that hold nothing, of which a file without configuration tells the names alone."""
+    empty = {name: Group(path=name, name=name) for name in names if name not in tree.children}
+    return replace(tree, children={**tree.children, **empty})
 
 
 def own_model(config: object, path: Path) -> Json:
@@ -149,13 +159,17 @@ class Tree:
     def __init__(self, model: Json) -> None:
         self.model = model
         self.entries = dict(descendants(model))
+        self.inside: dict[str, set[str | None]] = {}  # names of all layers below each layer of the model itself
+        for first, *below in self.entries:
+            self.inside.setdefault(first, set()).update(below)
 
     def build(self, found: list[tuple[str, str, Variable]]) -> Group:
         """Sort the variables into groups. The root's configuration is the model's own."""
         root = Node()
+        following = names_behind(found)
         for layer, weight, variable in found:
             *scopes, last = weight.split("/")
-            variables = root.at(self.place(layer, scopes)).variables
+            variables = root.at(self.place(layer, tuple(scopes), following[layer])).variables
             name = last.removesuffix(":0")
             variables[name if name not in variables else f"{name} of {variable.path}"] = variable
         return self.group(root, ())
@@ -174,18 +188,31 @@ class Tree:
         entry = self.entries.get(owner) if owner else self.model
         return layer_config(entry) if entry else None
 
-    def place(self, layer: str, scopes: list[str]) -> LayerPath:
+    def place(self, layer: str, scopes: LayerPath, following: Following) -> LayerPath:
         """Names of the layers that own a weight, outermost first.
 
         Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
         layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
         they belong.
         """
-        for start in range(len(scopes)):
-            for end in range(start + 1, len(scopes) + 1):
-                if "/".join(scopes[start:end]) == layer:
-                    return self.nested((layer,), tuple(scopes[end:]))
-        return self.nested((layer,), tuple(scopes))
+        return self.nested((layer,), scopes[self.own_name_ends(layer, scopes, following) :])
+
+    def own_name_ends(self, layer: str, scopes: LayerPath, following: Following) -> int:
+        """How many scopes are the layer's own name and those around it, and not what lies in the layer.
+
+        A layer in a model may have the model's name, and so may a projection in it (a model ``query`` that holds
+        ``attn/query`` and ``attn/key``).
+        """
+        parts = layer.split("/")
+        starts = range(len(scopes) - len(parts) + 1)
+        start = next((start for start in starts if [*scopes[start : start + len(parts)]] == parts), None)
+        if start is None:
+            return 0
+        end = start + len(parts)
+        inside, behind = self.inside.get(layer, set()), following[scopes[:end]]
+        is_around = all(len(following[scopes[:size]]) == 1 for size in range(1, end)) if start else True
+        is_projected = not start and len(following[()]) > 1 and behind >= set(PROJECTIONS)  # beside other layers
+        return end if is_around and not is_projected and (not inside or behind - {None} <= inside) else 0
 
     def nested(self, base: LayerPath, inner: LayerPath) -> LayerPath:
         """``(*base, *models on the way, *inner)``: the layer called ``inner[0]`` somewhere below ``base``."""
@@ -197,6 +224,17 @@ class Tree:
             return (*base, *inner)
         is_model = bool(child_layers(self.entries[found[0]]))
         return self.nested(found[0], inner[1:]) if is_model else (*found[0], *inner[1:])
+
+
+def names_behind(found: Iterable[tuple[str, str, Variable]]) -> dict[str, dict[LayerPath, set[str | None]]]:
+    """By layer and by names in front: the names that follow in those of its weights; None where nothing does."""
+    result: dict[str, dict[LayerPath, set[str | None]]] = {}
+    for layer, weight, _ in found:
+        scopes = tuple(weight.split("/")[:-1])
+        for size in range(len(scopes) + 1):
+            following = result.setdefault(layer, {}).setdefault(scopes[:size], set())
+            following.add(scopes[size] if size < len(scopes) else None)
+    return result
 
 
 def common_place(paths: list[str]) -> str:
