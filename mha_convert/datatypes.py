@@ -46,6 +46,8 @@ class Variable:
 class LayerConfig:
     """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data.
 
+    ``registered_name`` is ``package>Class``, ``module`` where the class lives, as far as the file tells. ``is_own``
+    is True for a class that somebody wrote, which may have the name of one of Keras'.
     ``input_widths`` are those that attention was built for, by "query", "key", "value", as far as the file tells.
     ``call_options`` are the masks that the model's graph gives the layer when it calls it.
     """
@@ -53,6 +55,8 @@ class LayerConfig:
     name: str
     class_name: str
     registered_name: str | None = None
+    module: str | None = None
+    is_own: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     input_rank: int | None = None
     input_widths: Mapping[str, int] = field(default_factory=dict)
@@ -65,8 +69,9 @@ class LayerConfig:
 
     @property
     def title(self) -> str:
-        """The class as people should see it: ``package>Class`` where the file knows it."""
-        return self.registered_name or self.class_name
+        """The class as people should see it: ``package>Class`` or ``module.Class`` where it is not Keras' own."""
+        place = f"{self.module}." if self.is_own and self.module else ""
+        return self.registered_name or f"{place}{self.class_name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

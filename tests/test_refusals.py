@@ -86,8 +86,9 @@ def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
         "(additive_attention, attention, attention_2). It also holds AdditiveAttention 'additive_attention': "
         "keras.layers.AdditiveAttention is what its name and a scale look like, and no configuration tells what it "
         "computes; Attention 'attention': keras.layers.Attention is what its name and a scale look like, and no "
-        "configuration tells what it computes; Attention 'attention_2': keras.layers.Attention is what its name and a "
-        "scale look like, and no configuration tells what it computes. Look at it with `mha-convert inspect`."
+        "configuration tells what it computes; Attention 'attention_1': keras.layers.Attention is what its name looks "
+        "like, and it has no variables here: nothing to convert; Attention 'attention_2': keras.layers.Attention "
+        "is what its name and a scale look like, and no configuration tells what it computes. Look at it with `mha-convert inspect`."
     )
 
 

@@ -100,12 +100,10 @@ def visit(
     own = told.get(id(group), [])
     matches = (layer_type.match(group, ancestors) for layer_type in LAYER_TYPES)
     found: AnyAttention | Lookalike | None = next((match for match in matches if match is not None and not own), None)
-    if isinstance(found, AnyAttention):
-        return [found]
     below = [item for child in group.children.values() for item in visit(child, (*ancestors, group), told)]
     if own:
         return [*own, *below]
-    if found:
+    if found:  # a layer may lie in one, or in a group of which the names made one
         return [found, *(item for item in below if isinstance(item, AnyAttention) or item.blocking)]
     other = None if below else hand_written.match_by_name(group)
     return [other] if other else below

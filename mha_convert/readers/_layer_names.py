@@ -32,8 +32,9 @@ def snake_case(class_name: str) -> str:
 
 def stem_of(entry: Json) -> str:
     """What the groups of a layer's class are called, before the counter."""
-    class_name = layer_config(entry).class_name
-    return snake_case(SAVED_AS.get(class_name, class_name))
+    config = layer_config(entry)
+    saved_as = config.class_name if config.is_own else SAVED_AS.get(config.class_name, config.class_name)
+    return snake_case(saved_as)
 
 
 def is_bare_operation(entry: Json) -> bool:

@@ -160,9 +160,7 @@ def attention_of(owner: LayerPath, entries: Mapping[LayerPath, Json]) -> LayerPa
 def class_of(entry: Json) -> str:
     """The class of a layer where it is Keras' own, else nothing."""
     config = layer_config(entry) if entry else None
-    is_own = config is not None and config.registered_name is not None
-    module = str(entry.get("module") or "keras")
-    return "" if config is None or is_own or not module.startswith("keras") else config.class_name
+    return "" if config is None or config.is_own else config.class_name
 
 
 def is_frozen(place: LayerPath, entries: Mapping[LayerPath, Json]) -> bool:

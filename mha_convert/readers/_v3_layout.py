@@ -279,5 +279,6 @@ def lost_in_nested_lists(tree: Group, version: Version, root: Node) -> Iterator[
 
 def may_hold_lists(group: Group) -> bool:
     """A custom class that is not itself an attention layer."""
-    is_custom = group.config is not None and group.config.registered_name is not None
+    config = group.config
+    is_custom = config is not None and (config.is_own or config.registered_name is not None)
     return is_custom and not any(name.endswith("query_dense") for name in group.children)

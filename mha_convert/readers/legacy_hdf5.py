@@ -6,7 +6,7 @@ hold ``/`` themselves, so the lists are followed and the tree is not walked.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from ._config import (
     parse_json,
     refuse_architecture,
     version_of,
+    with_weightless_attention,
 )
 from ._hdf5 import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
 from ._order import Listed, exchanged_weights, listed_otherwise, nested_otherwise, refuse_or_tell
@@ -35,7 +36,9 @@ from ._tree import Node
 WHOLE_MODEL, WEIGHTS_ONLY = "h5", "h5-weights"
 OPTIMIZER = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"  # weights that the model itself owns; Keras 2.8 and later
+PROJECTIONS = ("query", "key", "value")
 LayerPath = tuple[str, ...]
+Following = dict[LayerPath, set[str | None]]
 
 
 def accepts(head: bytes, path: Path) -> bool:
@@ -58,11 +61,12 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         version = root.attribute("keras_version") or top.attribute("keras_version")
         backend = root.attribute("backend") or top.attribute("backend")
         found = list(layer_variables(top))
+        listed = names_in(top, "layer_names") or []
         slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
         strays = tuple(array.variable("unlisted") for array in unlisted(root, found))
         others = (*(array.variable("optimizer") for array in slots), *strays)
     version = version if isinstance(version, str) else None
-    sorter = Tree(model or {})
+    sorter = Tree(model or {}, found)
     owners = [sorter.owner(item) for item in found]
     tree = sorter.build(found, owners)
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
@@ -85,11 +89,17 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         keras_version=version,
         backend=backend if isinstance(backend, str) else None,
         has_config=model is not None,
-        root=tree,
+        root=with_weightless_attention(tree, model) if model is not None else with_empty(tree, listed),
         others=others,
         repeats_shared_layers=True,
         notes=notes,
     )
+
+
+def with_empty(tree: Group, names: list[str]) -> Group:
+    """The tree with layers that hold nothing, of which a file without configuration tells the names alone."""
+    empty = {name: Group(path=name, name=name) for name in names if name not in tree.children}
+    return replace(tree, children={**tree.children, **empty})
 
 
 def own_model(config: object, path: Path) -> Json:
@@ -178,13 +188,23 @@ def refuse_aborted_save(top: Hdf5Group, layers: list[str]) -> None:
 class Tree:
     """The layers as a tree of groups, named by the model's configuration where there is one."""
 
-    def __init__(self, model: Json) -> None:
+    def __init__(self, model: Json, found: Iterable[Listed]) -> None:
         self.model = model
+        self.following = names_behind(found)
         self.entries = dict(descendants(model))
+        self.inside: dict[str, set[str | None]] = {}  # names of all layers below each layer of the model itself
+        for first, *below in self.entries:
+            self.inside.setdefault(first, set()).update(below)
 
     def owner(self, item: Listed) -> LayerPath:
-        """Names of the layers that own a weight, outermost first."""
-        return self.place(item.layer, item.weight.split("/")[:-1])
+        """Names of the layers that own a weight, outermost first.
+
+        Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
+        layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
+        they belong.
+        """
+        scopes = tuple(item.weight.split("/")[:-1])
+        return self.nested((item.layer,), scopes[self.own_name_ends(item.layer, scopes) :])
 
     def build(self, found: Sequence[Listed], owners: Sequence[LayerPath]) -> Group:
         """Sort the variables into groups, each below its owner. The root's configuration is the model's own."""
@@ -209,18 +229,23 @@ class Tree:
         entry = self.entries.get(owner) if owner else self.model
         return layer_config(entry) if entry else None
 
-    def place(self, layer: str, scopes: list[str]) -> LayerPath:
-        """Names of the layers that own a weight, outermost first.
+    def own_name_ends(self, layer: str, scopes: LayerPath) -> int:
+        """How many scopes are the layer's own name and those around it, and not what lies in the layer.
 
-        Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
-        layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
-        they belong.
+        A layer in a model may have the model's name, and so may a projection in it (a model ``query`` that holds
+        ``attn/query`` and ``attn/key``).
         """
-        for start in range(len(scopes)):
-            for end in range(start + 1, len(scopes) + 1):
-                if "/".join(scopes[start:end]) == layer:
-                    return self.nested((layer,), tuple(scopes[end:]))
-        return self.nested((layer,), tuple(scopes))
+        parts = layer.split("/")
+        starts = range(len(scopes) - len(parts) + 1)
+        start = next((start for start in starts if [*scopes[start : start + len(parts)]] == parts), None)
+        if start is None:
+            return 0
+        end = start + len(parts)
+        following = self.following[layer]
+        inside, behind = self.inside.get(layer, set()), following[scopes[:end]]
+        is_around = all(len(following[scopes[:size]]) == 1 for size in range(1, end)) if start else True
+        is_projected = not start and len(following[()]) > 1 and behind >= set(PROJECTIONS)  # beside other layers
+        return end if is_around and not is_projected and (not inside or behind - {None} <= inside) else 0
 
     def nested(self, base: LayerPath, inner: LayerPath) -> LayerPath:
         """``(*base, *models on the way, *inner)``: the layer called ``inner[0]`` somewhere below ``base``."""
@@ -232,6 +257,17 @@ class Tree:
             return (*base, *inner)
         is_model = bool(child_layers(self.entries[found[0]]))
         return self.nested(found[0], inner[1:]) if is_model else (*found[0], *inner[1:])
+
+
+def names_behind(found: Iterable[Listed]) -> dict[str, Following]:
+    """By layer and by names in front: the names that follow in those of its weights; None where nothing does."""
+    result: dict[str, Following] = {}
+    for item in found:
+        scopes = tuple(item.weight.split("/")[:-1])
+        for size in range(len(scopes) + 1):
+            following = result.setdefault(item.layer, {}).setdefault(scopes[:size], set())
+            following.add(scopes[size] if size < len(scopes) else None)
+    return result
 
 
 def common_place(paths: list[str]) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from ..datatypes import Array, Checkpoint, Group, LayerConfig, Variable
 from ..errors import LayerError, printable
 from ._config import layer_config
+from ._keras_classes import KERAS_MODULES
 
 WORD = "Attention"  # in the name of every attention class of Keras
-KERAS_MODULES = ("keras", "tf_keras", "tensorflow", "keras_hub", "keras_nlp")
 
 
 def read_layer(layer: Any) -> Checkpoint:
@@ -117,12 +117,11 @@ def adapter_config(layer: Any, role: str) -> LayerConfig | None:
 def live_config(layer: Any) -> LayerConfig:
     """The layer's configuration, as a file would hold it."""
     kind = type(layer)
-    home = kind.__module__.split(".")[0]
     build: dict[str, Any] = getattr(layer, "get_build_config", dict)() or {}
     entry = {
         "class_name": kind.__name__,
         "config": layer.get_config(),
-        "registered_name": None if home in KERAS_MODULES else f"{kind.__module__}>{kind.__name__}",
+        "module": kind.__module__,
         "build_config": build,
     }
     return layer_config(entry)

@@ -17,7 +17,15 @@ from ..errors import ReadError
 from ..limits import PROTOBUF
 from ..locations import fetch, is_file, size_of
 from ._bundle import open_bundle
-from ._config import Json, check_fits, hidden_masks, mapping, refuse_architecture, version_of
+from ._config import (
+    Json,
+    check_fits,
+    hidden_masks,
+    mapping,
+    refuse_architecture,
+    version_of,
+    with_weightless_attention,
+)
 from ._graph_names import Namer
 from ._links import refuse_links_out
 from ._listed_variables import Names
@@ -32,6 +40,8 @@ PARTS = (GRAPH_FILE, METADATA_FILE, "fingerprint.pb")
 VARIABLES = ("variables", "variables")
 KERAS_PREFIX = "_tf_keras"
 ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
+EINSUM = re.compile(r"einsum(_\d+)?/Einsum")  # an operation of two names, in front of ReadVariableOp
+COUNTER = re.compile(r"_\d+$")
 
 
 def accepts(head: bytes, path: Path) -> bool:
@@ -74,7 +84,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         backend="tensorflow" if configs else None,  # Keras 3 exports from any backend
         has_config=bool(configs) or architecture is not None,
         has_layer_names=True,
-        root=root,
+        root=with_weightless_attention(root, model),
         others=others,
         notes=(*lost_by_optimizer(root, others), *hidden_masks(model, version_of(version))),
     )
@@ -172,16 +182,23 @@ def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[in
         objects_by_name = dict(zip(arguments, captured, strict=False))
         for operation in function.node_def:
             number = same.get(objects_by_name.get(operation.input[0] if operation.input else "", -1), -1)
-            place = layer_of(operation.name)
-            if place and number >= 0 and objects[number].key is not None:
+            place = layer_of(operation.name, objects[number].full_name) if number >= 0 else ()
+            if place and objects[number].key is not None:
                 found.setdefault(number, set()).add(place)
     return {number: min(places, key=lambda place: (len(place), place)) for number, places in found.items()}
 
 
-def layer_of(operation: str) -> Names:
-    """The layer's place in the name of an operation, without the model in front and the operation behind."""
-    parts = operation.split("/")[1:]
-    for number, part in enumerate(parts):
-        if match := ROLE.fullmatch(part):  # operations are numbered, projections are not
-            return (*parts[:number], match[1])
-    return tuple(parts[:-2])
+def layer_of(operation: str, full_name: str) -> Names:
+    """The layer's place in the name of an operation, without the model in front and the operation behind.
+
+    A projection is the innermost layer: layers and models around it may be called like one. Behind it stands what
+    reads the variable, a name or two, or three of an einsum.
+    """
+    parts = operation.split("/")[1:-1]
+    own = full_name.split("/")[-2:-1]
+    for layers in (parts, parts[:-1], parts[:-2] if EINSUM.fullmatch("/".join(parts[-2:])) else []):
+        if role := ROLE.fullmatch(layers[-1] if layers else ""):
+            return (*layers[:-1], role[1])  # operations are numbered, projections are not
+        if layers and own == [COUNTER.sub("", layers[-1])]:
+            return tuple(layers)
+    return tuple(parts[:-1])

@@ -12,7 +12,7 @@ from ..errors import ReadError, printable
 from ..limits import STATE
 from ..locations import is_file, store_errors
 from ._bundle import INDEX_END, Bundle, is_table, open_bundle
-from ._config import Json, check_fits
+from ._config import Json, check_fits, with_weightless_attention
 from ._graph_names import Namer
 from ._losses import lost_by_optimizer
 from ._object_graph import KERAS_3, Object, arrange, read_objects
@@ -73,7 +73,7 @@ def describe(
         format=FORMAT,
         has_config=architecture is not None,
         has_layer_names=bool(objects),
-        root=root,
+        root=with_weightless_attention(root, architecture or {}),
         others=others,
         notes=(
             *notes,
