@@ -74,19 +74,18 @@ def test_nothing_beside_the_model_runs(verb, trapped, keras_installed):
 
 
 @pytest.mark.parametrize("site", [True, False])
-def test_a_child_does_not_see_the_current_folder(site, trapped):
+def test_a_child_does_not_see_the_current_folder(site, trapped, tmp_path):
     """Whatever the environment says, and where this process itself has the folder in its path."""
-    folders = None if site else [str(PROJECT)]
-    command = child.python("json.tool", folders=folders, site=site)
-    before = dict(os.environ)
+    program = tmp_path / "imports_json.py"
+    program.write_text("import json\ndef main(): print(json.dumps([1]))\n")
+    command = child.python("imports_json", folders=[str(tmp_path)], site=site)
     done = subprocess.run(
         command,
-        input="[1]",
         cwd=trapped,
-        env=before | {"PYTHONPATH": str(trapped)},
+        env=os.environ | {"PYTHONPATH": str(trapped)},
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
     assert json.loads(done.stdout) == [1] and not ran(trapped)
     subprocess.run([sys.executable, "-c", "import json"], cwd=trapped, check=False, capture_output=True)
