@@ -88,7 +88,7 @@ def test_a_caution_says_what_is_not_proven_and_strict_refuses(hand_written, tmp_
 def test_the_candidate_gives_the_row(hand_written):
     findings = survey(mha_convert.read(hand_written / "tutorial/model.keras"))
     assert [item.next_step for item in findings.lookalikes][2] == (
-        "If it is, give --attention 'cross:num_heads=N,query=wq,key=wk,value=wv,output=dense'"
+        "If it is, give --attention cross:num_heads=N,query=wq,key=wk,value=wv,output=dense"
     )
 
 

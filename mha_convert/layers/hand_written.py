@@ -5,6 +5,7 @@ Kernels of rank 2 do not show the number of heads: ``hand_written_rows`` convert
 
 from ..datatypes import ROLES, Group, Lookalike, Variable
 from ..errors import printable
+from ..shell import option
 from .hand_written_settings import heads_said, places_of
 
 TRIPLES = (
@@ -34,12 +35,12 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
             said = heads_said(places_of(group, ancestors, {}))
             heads = said.value if said and all(kernels[name].shape[1] % said.value == 0 for name in triple) else "N"
             by = f"; {said}" if said and heads != "N" else ""
-            row = f"{printable(group.name)}:num_heads={heads},{roles(group, triple)}"
+            row = f"{group.name}:num_heads={heads},{roles(group, triple)}"
             return Lookalike(
                 name=group.name,
                 kind="perhaps hand-written attention",
                 reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads{by}",
-                next_step=f"If it is, give --attention '{row}'",
+                next_step=f"If it is, give {option('--attention', row)}",
                 blocking=False,
                 variables=inside(group),
             )
@@ -52,7 +53,7 @@ def roles(group: Group, triple: tuple[str, ...]) -> str:
     named = dict(zip(ROLES, (stored[name] for name in triple), strict=False))
     left = [name for name in matrices(group) if name not in named.values()]
     named["output"] = left[0] if len(left) == 1 else "NAME"
-    return ",".join(f"{role}={printable(name)}" for role, name in named.items())
+    return ",".join(f"{role}={name}" for role, name in named.items())
 
 
 def matrices(group: Group) -> dict[str, Variable]:
