@@ -449,7 +449,7 @@ def test_the_size_of_a_head_is_compared_and_is_no_number_of_heads(name):
 
 
 @pytest.mark.parametrize("name", NAMES_OF_SCALES.split())
-@pytest.mark.parametrize("value", [False, 0.3, 1, 10**400])
+@pytest.mark.parametrize("value", [False, 0.3, 1, pytest.param(10**400, id="huge")])
 def test_each_name_of_a_scale_asks_for_the_users(name, value):
     """Point 5 of issue 12: a scale of the configuration is never guessed at; the usual one is no question."""
     with pytest.raises(mha_convert.LayerError, match=f"its configuration says {name}=.*, and the row has no scale"):
@@ -544,3 +544,29 @@ def renamed(part: Group, prefix: str) -> Group:
     """The same group under another one."""
     inner = {name: renamed(child, prefix) for name, child in part.children.items()}
     return replace(part, name=prefix + part.name, path=prefix + part.path, children=inner)
+
+
+def test_json_and_help_tell_the_scale(cases):
+    """Point 5 of issue 12: of a described layer a number, of one without null."""
+    source = cases / "01/tf_model.h5"
+    scales = [
+        json.loads(run("inspect", source, "--json", "--attention", row).stdout)["layers"][0]["scale"]
+        for row in (f"{T5},scale=1", f"{T5},scale=1/sqrt(width)", T5)
+    ]
+    assert scales == [1, 0.25, None]
+    assert "scale=1" in run("convert", "--help").stdout
+    text = run("explain", source, "--attention", f"{T5},scale=1").stdout
+    assert "softmax(q · k × 1), the scale that was given" in text and "The query is multiplied by 2, so that" in text
+
+
+def test_a_batch_tells_what_was_proven_as_described(cases, tmp_path):
+    """Point 5 of issue 12: in the record, and in the line for a source."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "m.keras").write_bytes((cases / "03/m.keras").read_bytes())
+    (record,) = mha_convert.convert_many([folder / "m.keras"], tmp_path / "out", attention=HEADS.format(4))
+    assert record.proven and list(record.as_described) == ["att"]
+    (line,) = map(json.loads, (tmp_path / "out/report.jsonl").read_text().splitlines())
+    assert line["proven"] is True and line["as_described"] == ["att"]
+    text = run("report", tmp_path / "out/report.jsonl").stdout
+    assert "Proven as --attention describes them: 1 layers." in text
