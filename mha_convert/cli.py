@@ -67,7 +67,8 @@ AttentionRows = Annotated[
         "--attention",
         metavar="ROW",
         help="Hand-written attention with kernels of rank 2: 'encoder/*:num_heads=8,query=wq,key=wk,value=wv,"
-        "output=dense', or a file of such rows (.toml); may be given several times.",
+        "output=dense', with scale=1 where scores are not divided; or a file of such rows (.toml). May be given "
+        "several times.",
         show_default=False,
     ),
 ]

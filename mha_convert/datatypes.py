@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Score = Literal["dot", "concat", "additive"]
+Described = Literal["row", "perhaps", "never"]
 # A copy is stored a second time under another name; a counter is TensorFlow's own, of steps and of saves; what is
 # unlisted, no layer of a .h5 lists.
 Role = Literal["layer", "optimizer", "metric", "counter", "copy", "unlisted"]
@@ -452,6 +453,8 @@ class Lookalike:
     """Something that resembles attention and is not converted: named, with the reason and the way on.
 
     ``blocking`` is True where silence would lose attention weights; then a conversion of the whole file is refused.
+    ``described`` says whether a row of ``--attention`` can describe it: ``next_step`` gives the row, perhaps one can,
+    or none ever does.
     """
 
     name: str
@@ -459,6 +462,7 @@ class Lookalike:
     reason: str
     next_step: str
     blocking: bool
+    described: Described = "never"
     variables: tuple[Variable, ...] = ()
 
 

@@ -475,7 +475,7 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in told]
     left = len(findings.lookalikes) - len(told)
     rest = f"; and {left} more" if left else ""
-    step = next((item.next_step for item in told if "--attention" in item.next_step), OWN_CODE)
+    steps = ". ".join(ways_on(findings.lookalikes, told))
     groups = [group for group in checkpoint.root.walk() if group.variables]
     names = ", ".join(printable(group.name or "the model itself") for group in groups[:6])
     more = f" and {len(groups) - 6} more" if len(groups) > 6 else ""
@@ -485,9 +485,17 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     also = f". It also holds {'; '.join(holds)}{rest}" if holds else ""
     return (
         f"{checkpoint.path}: no attention with weights of its own in it, expected at least one; it holds "
-        f"{facts}{also}. {step}. "
+        f"{facts}{also}. {steps}. "
         "`mha-convert inspect` lists everything."
     )
+
+
+def ways_on(every: Sequence[Lookalike], told: Sequence[Lookalike]) -> list[str]:
+    """One row of ``--attention``, or the hint that there are rows, where one can help; and what else can be done."""
+    row = next((item.next_step for item in every if item.described == "row"), None)
+    needs_hint = not every or any(item.described == "perhaps" for item in every)
+    own = [row] if row else [OWN_CODE] if needs_hint else []
+    return list(dict.fromkeys((*own, *(item.next_step for item in told if item.described == "never"))))
 
 
 def plan_again(findings: Findings, described: TargetDescription, source: StrPath, target: StrPath) -> Plan:

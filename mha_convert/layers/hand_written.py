@@ -42,6 +42,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
                 reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads{by}",
                 next_step=f"If it is, give {option('--attention', row)}",
                 blocking=False,
+                described="row",
                 variables=inside(group),
             )
     return None
@@ -79,6 +80,7 @@ def match_by_name(group: Group) -> Lookalike | None:
         reason=f"its arrays are not the four kernels of MultiHeadAttention: {shapes}{more}",
         next_step="Port this layer by hand",
         blocking=config is not None and config.class_name == "MultiHeadAttention" and not config.is_own,
+        described="perhaps",
         variables=variables,
     )
 

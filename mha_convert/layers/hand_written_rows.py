@@ -8,6 +8,7 @@ import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 
 from ..datatypes import ROLES, Array, AttentionLayer, AttentionRow, Group, Projection, Variable
 from ..errors import LayerError, printable
@@ -248,7 +249,8 @@ def with_leftovers(layer: AttentionLayer, group: Group, taken: Container[str]) -
     texts = [text for text, _ in found]
     more = f" and {len(texts) - MOST_LEFT} more" if len(texts) > MOST_LEFT else ""
     caution = (
-        f"beside them the layer holds {', '.join(texts[:MOST_LEFT])}{more}, which no field names and nothing converts"
+        f"beside its kernels the layer holds {', '.join(texts[:MOST_LEFT])}{more}, which no field names and nothing "
+        "converts"
     )
     first, *others = layer.cautions
     paths = {variable.path for _, variables in found for variable in variables}
@@ -256,22 +258,27 @@ def with_leftovers(layer: AttentionLayer, group: Group, taken: Container[str]) -
 
 
 def scopes(group: Group, row: AttentionRow) -> list[tuple[str, Group]]:
-    """Where what a row's kernels are used with may lie: its group; of a model, the layer in it that holds all of them.
+    """Where what a row's kernels are used with may lie: its group; of a model, the layers in it that hold them.
 
-    The other layers of a model are no part of the attention.
+    The other layers of a model are no part of the attention, be it the row's group or a model in that.
     """
     if not group.is_model:
         return [("", group)]
-    levels = [name.split("/") for name in row.kernels.values()]
-    shared = levels[0][: min(map(len, levels)) - 1]
-    while shared and any(other[: len(shared)] != shared for other in levels):
-        shared = shared[:-1]
-    known = parts(group)
-    inner = known.get("/".join(shared))
-    if isinstance(inner, Group):
-        return [("/".join(shared), inner)]
-    holds_own = any("/" not in name and isinstance(known.get(name), Variable) for name in row.kernels.values())
-    return [("", replace(group, children={}))] if holds_own else []
+    known = {"": group} | parts(group)
+    homes = [name.rpartition("/")[0] for name in row.kernels.values()]
+    levels = zip(*(home.split("/") for home in homes), strict=False)
+    shared = "/".join(level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels))
+    around = known.get(shared)
+    if isinstance(around, Group) and not around.is_model:
+        return [(shared, around)]
+    found: dict[str, Group] = {}
+    for home, name in zip(homes, row.kernels.values(), strict=True):
+        part = known.get(home)
+        if isinstance(part, Group) and not part.is_model:
+            found[home] = part
+        elif isinstance(part, Group) and isinstance(known.get(name), Variable):
+            found[home] = replace(part, children={})
+    return list(found.items())
 
 
 def left_in(group: Group, name: str, taken: Container[str]) -> Iterator[tuple[str, list[Variable]]]:

@@ -4,7 +4,6 @@ A hand-written layer's ``get_config()`` may hold anything, and a name of it may 
 number of heads that contradicts the user's is refused, a scale has to be given, and all else is said.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -25,6 +24,7 @@ HEADS = (
     "n_head",
     "nhead",
 )
+HEAD_SIZES = ("head_dim", "head_size", "size_per_head", "dim_per_head", "attention_head_size")
 SHARED_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads")
 SCALES = ("attention_scale", "score_scale", "softmax_scale", "scale_factor", "scaling", "scale", "use_scale", "scaled")
 LINEAR = (None, "linear")
@@ -101,7 +101,7 @@ def settings_of(group: Group) -> Mapping[str, Any]:
 
 
 def heads_said(places: Iterable[Place], names: Sequence[str] = HEADS) -> Said | None:
-    """The number of heads that the nearest configuration with one says."""
+    """The number of heads (or what else has these names) that the nearest configuration with one says."""
     for place in places:
         for name in names:
             if is_count(place.settings.get(name)):
@@ -114,13 +114,12 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def other_counts(places: Iterable[Place]) -> set[int]:
-    """Every number that some configuration says of heads: a block may have several kinds of attention."""
+def counts_of_heads(place: Place) -> set[int]:
+    """Every number of heads in one configuration: a block may have several kinds of attention."""
     return {
         value
-        for place in places
         for name, value in place.settings.items()
-        if "head" in name and name not in SHARED_HEADS and is_count(value)
+        if (name in HEADS or "heads" in name) and name not in SHARED_HEADS and is_count(value)
     }
 
 
@@ -131,8 +130,12 @@ def contradictions(row: AttentionRow, places: Sequence[Place], width: int) -> It
     """
     fitting = [place for place in places if place.is_own or not any(map(width.__mod__, heads_in(place)))]
     said = heads_said(fitting)
-    if said and row.num_heads not in {said.value, *other_counts(fitting)}:
+    nearest = next((counts_of_heads(place) for place in fitting if heads_in(place)), set())
+    if said and row.num_heads not in nearest:
         yield f"num_heads is {row.num_heads} in the row, and {said}"
+    size = heads_said((place for place in places if place.is_own), HEAD_SIZES)
+    if size and size.value not in (width // row.num_heads, width):  # the width: of all heads together
+        yield f"num_heads={row.num_heads} makes heads of {width // row.num_heads} columns, and {size}"
     shared, given = heads_said(fitting, SHARED_HEADS), row.num_key_value_heads or row.num_heads
     if shared and given != shared.value:
         yield f"num_key_value_heads is {given} in the row, and {shared}"
@@ -160,13 +163,18 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 def is_usual(value: float, key_dim: int) -> bool:
     """Whether the number is the root of the head's size, or its inverse."""
-    return any(math.isclose(value, usual, rel_tol=ALIKE) for usual in (key_dim**0.5, key_dim**-0.5))
+    return any(is_near(value, usual) for usual in (key_dim**0.5, key_dim**-0.5))
+
+
+def is_near(value: float, positive: float) -> bool:
+    """Whether they are alike; a file's ``value`` may be a whole number that is too large for a float."""
+    return positive * (1 - ALIKE) <= value <= positive * (1 + ALIKE)
 
 
 def agrees(said: Said, scale: float | None) -> bool:
     """Whether a scale that the user gave is the one of the configuration: 1 where scores are not divided."""
     stated = 1.0 if said.value is False else said.value
-    return scale is not None and math.isclose(scale, stated, rel_tol=ALIKE)
+    return scale is not None and is_near(stated, scale)
 
 
 def remarks(places: Iterable[Place]) -> Iterator[tuple[str, bool]]:
