@@ -1,9 +1,9 @@
 """Whose class a layer's entry in JSON names: Keras' own, or one that somebody wrote.
 
 Keras 2.13 and later write the module that a class lives in (null for a class of the program itself, ``__main__``), and
-the package that it was registered in, if it was. What tells neither (``.h5``, SavedModels, Keras 2's ``to_json()``,
-``.keras`` files of Keras 2.12) holds the name alone: a name that Keras does not have is somebody's own, and nothing
-tells a class of one's own from Keras' if both have one name.
+the package that it was registered in, if it was. What holds no module (``.h5``, SavedModels, ``.keras`` files of Keras
+2.12, and ``to_json()`` before 2.13) holds the name, and the package: a name that Keras does not have is somebody's own,
+and nothing tells a class of one's own that was not registered from Keras' if both have one name.
 """
 
 from collections.abc import Mapping
