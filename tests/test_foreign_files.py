@@ -1,25 +1,11 @@
 """Point 14 of issue 12: files of neighbouring formats are called what they are, with the way back to a Keras file."""
 
-import subprocess
-import sys
-
 import pytest
-from conftest import SHARED, require
 
 import mha_convert
 from mha_convert.errors import LayoutError, ReadError
 
-MAKERS = ("10_slots.py", "11_foreign_files.py", "12_batch_axis.py")
-RUN_ALL = """
-import runpy, sys
-from pathlib import Path
-folder, cases, *names = sys.argv[1:]
-sys.path.insert(0, cases)
-for name in names:
-    sys.argv = [name, f"{folder}/{name[:2]}"]
-    Path(sys.argv[1]).mkdir()
-    runpy.run_path(f"{cases}/{name}", run_name="__main__")
-"""
+MAKERS = ("10_slots", "11_foreign_files", "12_batch_axis")
 KERAS_FILE = "Look for the Keras file that it was made from."
 BACK = "convert it back with `tensorflowjs_converter --input_format tfjs_layers_model --output_format keras "
 MODEL = b'{"format": "layers-model", "generatedBy": "keras v2.15.0", "modelTopology": {"keras_version": "2.15.0"}}'
@@ -73,14 +59,9 @@ def test_a_folder_of_a_browser_is_called_so(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def made(keras_installed, tmp_path_factory):
+def made(written_cases):
     """What the makers of ../shared/cases write, by the first two letters of their names."""
-    cases = SHARED / "cases"
-    require(cases.is_dir(), "../shared/cases")
-    folder = tmp_path_factory.mktemp("cases")
-    command = [sys.executable, "-c", RUN_ALL, folder, cases, *MAKERS]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return folder
+    return written_cases(*MAKERS)
 
 
 GENUINE = {

@@ -15,7 +15,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import SHARED, require
 
 import mha_convert
 from mha_convert.errors import LayerError, ReadError
@@ -34,14 +33,9 @@ LOST = "Keras before 3.15 does not save layers that sit in lists of lists"
 
 
 @pytest.fixture(scope="module")
-def cases(keras_installed, tmp_path_factory) -> Path:
+def cases(written_cases) -> Path:
     """What the makers of ../shared/cases write, in folders 13 and 14."""
-    for name in MAKERS:
-        require((SHARED / "cases" / f"{name}.py").is_file(), "../shared/cases")
-    folder = tmp_path_factory.mktemp("cases")
-    command = [sys.executable, HERE / "case_models.py", folder, SHARED / "cases", *MAKERS]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return folder
+    return written_cases(*MAKERS)
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,12 @@
 Files of genuine Keras, written by the maker ``15_role_names`` of ../shared/cases: five models in five forms each.
 """
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import SHARED, require
 
 import mha_convert
 from mha_convert.readers.legacy_hdf5 import Listed, Tree
@@ -37,13 +34,9 @@ EVERY = [(model, form) for model in LAYERS for form in FORMS]
 
 
 @pytest.fixture(scope="module")
-def made(keras_installed, tmp_path_factory) -> Path:
+def made(written_cases) -> Path:
     """The files, and what genuine Keras computes with each layer."""
-    require((SHARED / "cases" / "15_role_names.py").is_file(), "../shared/cases")
-    folder = tmp_path_factory.mktemp("roles")
-    command = [sys.executable, HERE / "case_models.py", folder, SHARED / "cases", "15_role_names"]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return folder
+    return written_cases("15_role_names")
 
 
 def in_keras(model: str, form: str) -> dict[str, str]:

@@ -5,8 +5,6 @@ tested with layers that are made here.
 """
 
 import json
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SHARED, require
 from safetensors.torch import load_file, save_file
 from test_cli import run
 
@@ -26,24 +23,14 @@ from mha_convert.layers import survey
 from mha_convert.pipeline import convert_file, verify_file
 from mha_convert.report import report_as_text
 
-MAKERS = [
-    "01_scale.py",
-    "02_dense_activation.py",
-    "03_heads_in_config.py",
-    "04_leftovers.py",
-    "10_slots.py",
-    "14_own_class_keras_name.py",
-]
-RUN_ALL = """
-import runpy, sys
-from pathlib import Path
-folder, cases, *names = sys.argv[1:]
-sys.path.insert(0, cases)
-for name in names:
-    sys.argv = [name, f"{folder}/{name[:2]}"]
-    Path(sys.argv[1]).mkdir()
-    runpy.run_path(f"{cases}/{name}", run_name="__main__")
-"""
+MAKERS = (
+    "01_scale",
+    "02_dense_activation",
+    "03_heads_in_config",
+    "04_leftovers",
+    "10_slots",
+    "14_own_class_keras_name",
+)
 T5 = "**/SelfAttention:num_heads=4,query=q,key=k,value=v,output=o"
 DENSE = ".:num_heads=4,query=att_query,key=att_key,value=att_value,output=att_out,name=att"
 HEADS = "att:num_heads={},query=wq,key=wk,value=wv,output=dense"
@@ -54,15 +41,9 @@ RELU = "its query, key, value have activation relu by the file's configuration, 
 
 
 @pytest.fixture(scope="module")
-def cases(keras_installed, tmp_path_factory) -> Path:
-    """What the makers write, by the first two letters of their names; never in this process."""
-    folder = tmp_path_factory.mktemp("cases")
-    makers = SHARED / "cases"
-    require(makers.is_dir(), "../shared/cases")
-    subprocess.run(
-        [sys.executable, "-c", RUN_ALL, folder, makers, *MAKERS], check=True, capture_output=True, timeout=300
-    )
-    return folder
+def cases(written_cases) -> Path:
+    """What the makers write, by the first two letters of their names."""
+    return written_cases(*MAKERS)
 
 
 def difference(target: Path, expected: Path) -> float:
