@@ -5,6 +5,7 @@ fields, or one of the tables ``[[attention]]`` of a TOML file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from typing import Any
 
@@ -17,8 +18,12 @@ Row = str | PathLike[str] | Mapping[str, Any]
 Attention = Row | Sequence[Row] | None
 TABLE, PATH, SUFFIX = "attention", "path", ".toml"
 NUMBERS = ("num_heads", "num_key_value_heads")
+SCALE = "scale"
+SCALES = ("1/sqrt(key_dim)", "1/sqrt(width)")  # width: the columns of the query kernel, all heads together
 BIASES = {f"{role}_bias": role for role in ROLES}
 TEXTS = (*ROLES, *BIASES, "name")
+MOST_DIGITS = 19
+SMALLEST = 1e-30  # of a scale: beyond, float32 holds nothing of a query
 REQUIRED = ("num_heads", *ROLES)
 EXAMPLE = "Write it like 'encoder/*:num_heads=8,query=wq,key=wk,value=wv,output=dense'"
 
@@ -60,8 +65,18 @@ def fields_of(text: str) -> dict[str, Any]:
             wrong = "has no path with a colon behind it" if not colon else f"has '{printable(part)}'"
             again = ", a field that it has already" if equals else ", expected FIELD=VALUE"
             raise LayerError(f"Attention row '{printable(text)}': {wrong}{again if colon else ''}. {EXAMPLE}.")
-        fields[name] = int(value) if name in NUMBERS and value.isdecimal() else value
+        fields[name] = value_of(name, value)
     return fields
+
+
+def value_of(name: str, text: str) -> Any:
+    """A number where the field wants one and the text is one; else the text."""
+    if name in NUMBERS and text.isascii() and text.isdecimal():
+        return int(text) if len(text) < MOST_DIGITS else text
+    if name == SCALE:
+        with suppress(ValueError):
+            return float(text)
+    return text
 
 
 def checked(fields: Mapping[str, Any], subject: str) -> AttentionRow:
@@ -71,7 +86,7 @@ def checked(fields: Mapping[str, Any], subject: str) -> AttentionRow:
         raise LayerError(f"{subject}: {'; '.join(facts)}. {EXAMPLE}.")
     return AttentionRow(
         path=fields[PATH],
-        **{name: fields[name] for name in (*NUMBERS, "name") if name in fields},
+        **{name: fields[name] for name in (*NUMBERS, SCALE, "name") if name in fields},
         kernels={role: fields[role] for role in ROLES},
         biases={role: fields[name] for name, role in BIASES.items() if name in fields},
     )
@@ -82,16 +97,25 @@ def faults(fields: Mapping[str, Any]) -> Iterator[str]:
     missing = [name for name in (PATH, *REQUIRED) if name not in fields]
     if missing:
         yield f"has no {', no '.join(missing)}"
-    unknown = [printable(name) for name in fields if name not in (PATH, *NUMBERS, *TEXTS)]
+    unknown = [printable(name) for name in fields if name not in (PATH, *NUMBERS, SCALE, *TEXTS)]
     if unknown:
-        yield f"has {', '.join(unknown)}, expected some of {', '.join((*NUMBERS, *TEXTS))}"
+        yield f"has {', '.join(unknown)}, expected some of {', '.join((*NUMBERS, SCALE, *TEXTS))}"
     for name in NUMBERS:
         value = fields.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             yield f"{name} is {printable(value)}, expected a number from 1"
+    if not is_scale(fields.get(SCALE, 1)):
+        yield f"{SCALE} is {printable(fields[SCALE])}, expected a number above 0, {' or '.join(SCALES)}"
     for name in (PATH, *TEXTS):
         if not isinstance(fields.get(name, "x"), str) or not fields.get(name, "x"):
             yield f"{name} is {printable(fields[name]) or 'empty'}, expected a name"
+
+
+def is_scale(value: Any) -> bool:
+    """A number that scores may be multiplied by, or a word for one."""
+    if isinstance(value, str):
+        return value in SCALES
+    return isinstance(value, int | float) and not isinstance(value, bool) and SMALLEST <= value <= 1 / SMALLEST
 
 
 def tables(path: StrPath) -> list[Mapping[str, Any]]:

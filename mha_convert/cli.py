@@ -1,4 +1,7 @@
-"""The verbs. Each parses, calls one library function and prints its result; nothing else in the package prints."""
+"""The verbs. Each parses, calls the library and prints its result.
+
+Nothing else in the package prints, but ``signals`` the one line of an interrupted command.
+"""
 
 import errno
 import io
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
-    "2: wrong usage; 130: interrupted."
+    "2: wrong usage; 130: interrupted; 141: whoever read the output stopped."
 )
 app = typer.Typer(
     name="mha-convert",
@@ -64,7 +67,8 @@ AttentionRows = Annotated[
         "--attention",
         metavar="ROW",
         help="Hand-written attention with kernels of rank 2: 'encoder/*:num_heads=8,query=wq,key=wk,value=wv,"
-        "output=dense', or a file of such rows (.toml); may be given several times.",
+        "output=dense', with scale=1 where scores are not divided; or a file of such rows (.toml). May be given "
+        "several times.",
         show_default=False,
     ),
 ]
@@ -122,8 +126,8 @@ Like = Annotated[
     typer.Option(
         "--like",
         metavar="MODEL",
-        help="A state_dict (.safetensors, .pt) of your own model: propose which layer belongs to which attention in "
-        "it, and write that as rules for --rename.",
+        help="A state_dict (.safetensors, .pt) of your own model, or a checkpoint with one: propose which layer "
+        "belongs to which attention in it, and write that as rules for --rename.",
         show_default=False,
     ),
 ]
@@ -328,9 +332,16 @@ def explain(
     start_hdf5()
     from .explain import alike, explanation
     from .pipeline import explain_file
+    from .shell import option, quoted
 
-    command = f"'{source}'" + (f" --config '{config}'" if config else "") + (f" --names {names}" if names else "")
-    command += "".join(f" --attention '{row}'" for row in attention or ())
+    command = " ".join(
+        (
+            quoted(source),
+            *([option("--config", config)] if config else []),
+            *([option("--names", names)] if names else []),
+            *(option("--attention", row) for row in attention or ()),
+        )
+    )
     plans = explain_file(
         source, layer, config=config, trust=trust, attention=attention, layout=layout, placement=placement, names=names
     )
@@ -562,7 +573,7 @@ def propose(
     as_json: bool,
 ) -> None:
     """Show and write the proposal of ``--like``."""
-    from .pipeline import align_source, rules_beside, write_rules
+    from .pipeline import align_source, all_matched, rules_beside, write_rules
     from .report import alignment_as_json, alignment_as_text
 
     checkpoint, alignment = align_source(source, like, config=config, trust=trust, attention=attention, layers=layers)
@@ -572,9 +583,11 @@ def propose(
     )
     if as_json:
         print_json(alignment_as_json(alignment, checkpoint, like))
-        return
-    steps = [f"Rules: {path}. Edit them, then: {written}", "Or give --yes."] if written else []
-    show([*alignment_as_text(alignment, checkpoint, like), *steps])
+    else:
+        steps = [f"Rules: {path}. Edit them, then: {written}", "Or give --yes."] if written else []
+        show([*alignment_as_text(alignment, checkpoint, like), *steps])
+    if not alignment.pairs:
+        all_matched(alignment, like)  # is the error
 
 
 def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:
@@ -665,12 +678,9 @@ def main() -> None:
         app()
     except MhaConvertError as error:
         fail(str(error))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # keeps Python from complaining at its end
-        sys.exit(1)
     except OSError as error:
         if error.errno != errno.ENOSPC:
-            raise
+            raise  # a broken pipe is none of our business: __main__ ends in silence
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - what is left of the output has nowhere to go
         fail("Standard output: no space left on the device. Free space or print elsewhere.")
     except MemoryError:

@@ -218,8 +218,8 @@ def round_once(array: Array, dtype: str, subject: str) -> Array:
 def via_odd_float32(array: Array) -> Array:
     """Float64 to float32, rounded to odd, so that rounding on to bfloat16 is as if done at once.
 
-    ml_dtypes rounds float64 to float32 and then to bfloat16: twice. Rounding the first time to odd mends that
-    (Boldo and Melquiond, "When double rounding is odd", 2005).
+    ml_dtypes before 0.7 rounds float64 to float32 and then to bfloat16: twice. Rounding to odd the first time gives
+    the same numbers with every version (Boldo and Melquiond, "When double rounding is odd", 2005).
     """
     if array.dtype != np.float64:
         return array

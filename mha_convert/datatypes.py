@@ -13,7 +13,10 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Score = Literal["dot", "concat", "additive"]
-Role = Literal["layer", "optimizer", "metric", "copy"]  # a copy: stored a second time under another name
+Described = Literal["row", "perhaps", "never"]
+# A copy is stored a second time under another name; a counter is TensorFlow's own, of steps and of saves; what is
+# unlisted, no layer of a .h5 lists.
+Role = Literal["layer", "optimizer", "metric", "counter", "copy", "unlisted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,8 @@ class Variable:
 class LayerConfig:
     """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data.
 
+    ``registered_name`` is ``package>Class``, ``module`` where the class lives, as far as the file tells. ``is_own``
+    is True for a class that somebody wrote, which may have the name of one of Keras'.
     ``input_widths`` are those that attention was built for, by "query", "key", "value", as far as the file tells.
     ``call_options`` are the masks that the model's graph gives the layer when it calls it.
     """
@@ -51,6 +56,8 @@ class LayerConfig:
     name: str
     class_name: str
     registered_name: str | None = None
+    module: str | None = None
+    is_own: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     input_rank: int | None = None
     input_widths: Mapping[str, int] = field(default_factory=dict)
@@ -63,8 +70,9 @@ class LayerConfig:
 
     @property
     def title(self) -> str:
-        """The class as people should see it: ``package>Class`` where the file knows it."""
-        return self.registered_name or self.class_name
+        """The class as people should see it: ``package>Class`` or ``module.Class`` where it is not Keras' own."""
+        place = f"{self.module}." if self.is_own and self.module else ""
+        return self.registered_name or f"{place}{self.class_name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +154,14 @@ class AttentionRow:
 
     ``path`` is a pattern for names of groups, with ``*`` within a level and ``**`` for any; ``.`` is the model itself.
     ``kernels`` and ``biases`` are names inside such a group by role: of a ``Dense``, or of a variable. ``name`` is the
-    layer's, where it should not be the group's.
+    layer's, where it should not be the group's. ``scale`` is what scores are multiplied by, a number or a word of
+    ``attention_rows.SCALES``; ``1/sqrt(key_dim)`` for None.
     """
 
     path: str
     num_heads: int
     num_key_value_heads: int | None = None
+    scale: float | str | None = None
     name: str | None = None
     kernels: Mapping[str, str]
     biases: Mapping[str, str] = field(default_factory=dict)
@@ -161,8 +171,14 @@ class AttentionRow:
         """The row as plain data, in the words of ``--attention``."""
         told = {"path": self.path, "num_heads": self.num_heads, **self.kernels}
         told |= {f"{role}_bias": name for role, name in self.biases.items()}
-        others = {"num_key_value_heads": self.num_key_value_heads, "name": self.name}
+        others = {"num_key_value_heads": self.num_key_value_heads, "scale": self.scale, "name": self.name}
         return told | {name: value for name, value in others.items() if value is not None}
+
+    @property
+    def has_names_of_t5(self) -> bool:
+        """Whether its kernels are called as in T5, whose scores are not divided, and no scale is given."""
+        ends = tuple(name.rpartition("/")[2] for name in self.kernels.values())
+        return self.scale is None and ends == ("q", "k", "v", "o")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +204,7 @@ class AttentionLayer:
     what of the layer the file does not prove; such a layer is converted only where it is asked for by name. ``more``
     says what its class computes, or may compute, beside attention with these projections; that is not converted.
     ``row`` is what the user said of it, where its kernels are stored without heads; then they are views of those.
+    ``scale`` is what scores are multiplied by where that is not ``1/sqrt(key_dim)``.
     """
 
     name: str
@@ -210,6 +227,7 @@ class AttentionLayer:
     assumed: str | None = None
     more: str | None = None
     row: AttentionRow | None = None
+    scale: float | None = None
 
     @property
     def num_heads(self) -> int:
@@ -257,15 +275,22 @@ class AttentionLayer:
         return math.prod(self.output_shape)
 
     @property
-    def attended_axes(self) -> tuple[int, ...] | None:
-        """``attention_axes`` counted from the batch axis 0; None where they are no axes of the inputs.
+    def counted_axes(self) -> tuple[int, ...]:
+        """``attention_axes`` counted from the batch axis 0, whatever they are.
 
         A negative axis counts from the end of the projected query, which has the heads' axis more than the input:
         -2 is the heads (so it was before Keras 3.12, which turns negative axes into positive ones when it builds).
         """
-        axes = self.attention_axes if self.attention_axes is not None else tuple(range(1, self.rank - 1))
-        counted = tuple(axis if axis >= 0 else axis + self.rank + 1 for axis in axes)
-        return counted if counted and all(0 < axis < self.rank - 1 for axis in counted) else None
+        rank = self.rank  # once: a file may list any number of axes
+        axes = self.attention_axes if self.attention_axes is not None else range(1, rank - 1)
+        return tuple(axis if axis >= 0 else axis + rank + 1 for axis in axes)
+
+    @property
+    def attended_axes(self) -> tuple[int, ...] | None:
+        """The same; None where they are not different axes between the batch and the features."""
+        counted, last = self.counted_axes, self.rank - 1
+        are_axes = bool(counted) and all(0 < axis < last for axis in counted)
+        return counted if are_axes and len(set(counted)) == len(counted) else None
 
     @property
     def rank(self) -> int:
@@ -286,6 +311,10 @@ class AttentionLayer:
     def sizes(self) -> dict[str, Any]:
         """What a target says of the layer in Keras' words."""
         return {"num_heads": self.num_heads, "key_dim": self.key_dim, "value_dim": self.value_dim}
+
+    def query_factor(self, divisor: int) -> float:
+        """What the query is multiplied by for a module that divides scores by ``sqrt(divisor)``; exactly 1 if equal."""
+        return math.sqrt(divisor / self.key_dim) if self.scale is None else self.scale * math.sqrt(divisor)
 
     @property
     def projections(self) -> dict[str, Projection]:
@@ -556,6 +585,8 @@ class Lookalike:
     """Something that resembles attention and is not converted: named, with the reason and the way on.
 
     ``blocking`` is True where silence would lose attention weights; then a conversion of the whole file is refused.
+    ``described`` says whether a row of ``--attention`` can describe it: ``next_step`` gives the row, perhaps one can,
+    or none ever does.
     """
 
     name: str
@@ -563,6 +594,7 @@ class Lookalike:
     reason: str
     next_step: str
     blocking: bool
+    described: Described = "never"
     variables: tuple[Variable, ...] = ()
 
 
@@ -673,12 +705,16 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """A source matched with a model: pairs, and what stays on either side (layers with the reason)."""
+    """A source matched with a model: pairs, and what stays on either side (layers with the reason).
+
+    ``notes`` tell where in the model's file its tensors were found.
+    """
 
     pairs: tuple[Pair, ...]
     placement: str
     left_layers: tuple[tuple[str, str], ...]
     left_places: tuple[ModelAttention, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def layout(self) -> str:
@@ -770,6 +806,11 @@ class Report:
 
     @property
     def proven(self) -> bool:
-        """True where every layer was compared, and every comparison passed."""
-        compared = {comparison.layer for comparison in self.comparisons}
-        return compared == {item.layer.name for item in self.plan.layers} and all(c.passed for c in self.comparisons)
+        """True where there are layers, every one was compared, and every comparison passed."""
+        names, compared = ({item.layer.name for item in self.plan.layers}, {c.layer for c in self.comparisons})
+        return bool(names) and compared == names and all(c.passed for c in self.comparisons)
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """Layers that are proven as a user's row describes them: nothing in the file tells that the row is right."""
+        return tuple(item.layer.name for item in self.plan.layers if item.layer.row is not None)

@@ -12,6 +12,7 @@ A message reads ``<subject with its name or path>: <fact, expected against actua
 """
 
 import errno
+from collections.abc import Iterable
 
 
 class MhaConvertError(Exception):
@@ -46,6 +47,12 @@ def printable(text: object, limit: int = 200) -> str:
     """Text that came from a file, safe to print: one line, escaped, cut to ``limit`` characters."""
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
     return escaped if len(escaped) <= limit else f"{escaped[:limit]}… ({len(escaped)} characters)"
+
+
+def listed(names: Iterable[object], most: int) -> str:
+    """Names from a file in quotes, at most so many of them, and how many more there are."""
+    every = [f"'{printable(name)}'" for name in names]
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
 def reason(error: OSError) -> str:

@@ -9,7 +9,8 @@ from .document import Table, plain_table
 from .errors import printable
 from .explain_unprojected import unprojected_parts
 from .inspection import projections
-from .layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
+from .layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, PLACEMENTS, WEIGHT
+from .shell import option
 
 STOCK = "MultiheadAttention"
 
@@ -59,6 +60,7 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
         "key": "features, heads, key_dim",
         "value": "features, heads, value_dim",
         "output": "heads, value_dim, output",
+        "gate": "features, heads, value_dim",
     }
     rows = []
     for role, projection in layer.projections.items():
@@ -69,8 +71,16 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
     yield ""
     yield f"  q = query · Wq + bq,  {heads} heads × {key_dim} numbers = {heads * key_dim}"
     yield "  k = key · Wk + bk,  v = value · Wv + bv"
-    yield f"  weights = softmax(q · k / sqrt(key_dim)),  sqrt({key_dim}) = {math.sqrt(key_dim):.6g}"
-    yield "  output = (weights · v, heads side by side) · Wo + bo, which is the sum of every head's own product"
+    yield weights_line(layer)
+    gated = "" if layer.gate is None else " × gate"
+    if layer.num_key_value_heads != heads:
+        shared = layer.num_key_value_heads
+        yield f"  {heads // shared} query heads in a row share one of the {shared} heads of k and v"
+    if layer.sliding_window is not None:
+        yield f"  a query sees the keys that are less than sliding_window = {layer.sliding_window} positions away"
+    if gated:
+        yield "  gate = sigmoid(query · Wg + bg), one number for each number of each head"
+    yield f"  output = (weights · v{gated}, heads side by side) · Wo + bo, which is the sum of every head's own product"
     yield ""
     if heads * key_dim != layer.query_features:
         width = layer.query_features
@@ -81,6 +91,21 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
         yield ""
 
 
+def weights_line(layer: AttentionLayer) -> str:
+    """How scores become weights."""
+    if layer.scale is None:
+        return f"  weights = softmax(q · k / sqrt(key_dim)),  sqrt({layer.key_dim}) = {math.sqrt(layer.key_dim):.6g}"
+    return f"  weights = softmax(q · k × {layer.scale:.6g}), the scale that was given with --attention"
+
+
+def factor_line(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
+    """A word on the query where it carries a scale that was given."""
+    factor = query_factor(item)
+    if layer.scale is not None and factor != 1:
+        yield f"  The query is multiplied by {factor:.6g}, so that the scale is the one that was given."
+
+
+# Layouts of nn.Linear and scaled_dot_product_attention; one that has no row here is shown by its module alone.
 LINEARS = {
     "linear": "four nn.Linear in Keras' own sizes",
     "separate": "four nn.Linear in Keras' own sizes",
@@ -90,19 +115,27 @@ LINEARS = {
 
 def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     """Which module takes it, and why."""
-    around = projections(item)
-    factor = query_factor(item)
-    embed = item.module.arguments.get("embed_dim")
-    if embed is None:
+    if item.placement in PLACEMENTS:
+        yield from stock_part(item, layer)
+    elif item.placement in LINEARS:
         divides = item.module.arguments.get("divides_scores", True)
         scale = f"1 / sqrt({layer.key_dim})" if divides else "1"
-        yield f"In PyTorch (layout {item.placement}): {LINEARS[item.placement]} and scaled_dot_product_attention"
+        gate = ", one more for the gate," if layer.gate else ""
+        yield f"In PyTorch (layout {item.placement}): {LINEARS[item.placement]}{gate} and scaled_dot_product_attention"
         yield f"with scale = {scale}; no parameter is added."
-        if not divides:
-            yield f"  The query is multiplied by sqrt(1 / {layer.key_dim}) = {factor:.6g} instead."
-        yield ""
-        return
-    heads = layer.num_heads
+        yield from factor_line(item, layer)
+        if not divides and layer.scale is None:
+            yield f"  The query is multiplied by sqrt(1 / {layer.key_dim}) = {query_factor(item):.6g} instead."
+    else:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in item.module.arguments.items())
+        yield f"In PyTorch (layout {item.placement}): {item.module.class_name}({arguments})."
+    yield ""
+
+
+def stock_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
+    """The sizes of layout ``mha``: one head size, and what is needed around it."""
+    around = projections(item)
+    embed, heads = item.module.arguments["embed_dim"], layer.num_heads
     head_size = embed // heads
     company = "with nn.Linear around it" if around else "alone"
     yield f"In PyTorch (layout mha, {item.placement}): nn.MultiheadAttention({embed}, {heads}), {company}."
@@ -128,12 +161,12 @@ def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
             f"  Heads of {layer.key_dim} (query, key) and {layer.value_dim} (value) are padded with zeros to "
             f"{head_size}: zeros add nothing to a dot product."
         )
-    if factor != 1:
-        root = f"sqrt({head_size} / {layer.key_dim}) = {factor:.6g}"
-        yield f"  The query is multiplied by {root}, so that the scale is Keras'."
+    yield from factor_line(item, layer)
+    if head_size != layer.key_dim and layer.scale is None:
+        factor = f"sqrt({head_size} / {layer.key_dim}) = {query_factor(item):.6g}"
+        yield f"  The query is multiplied by {factor}, so that the scale is Keras'."
     if item.fits:
         yield f"  {item.fits}."
-    yield ""
 
 
 def query_factor(item: LayerPlan) -> float:
@@ -170,7 +203,7 @@ def piece_text(piece: Piece, letters: dict[str, str]) -> str:
     if piece.source is None:
         return str(piece.made)
     role, kind = piece.source.split(".")
-    letter = letters[piece.pattern] = LETTERS.get(piece.pattern, piece.pattern)
+    letter = letters.setdefault(piece.pattern, LETTERS.get(piece.pattern, f"P{len(letters)}"))
     factor = f" × {piece.factor:.6g}" if is_rescaled(piece) else ""
     return f"{letter}({role} {kind}){factor}"
 
@@ -200,14 +233,11 @@ def traps_part(layer: AttentionLayer) -> Iterator[str]:
 
 def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[str]:
     """The few lines to load and call it."""
-    name = layer.name.replace("'", r"\'")
-    choice = ""
-    if "embed_dim" not in item.module.arguments:
-        choice = f" --layout {item.placement}"
-    elif item.placement == "drop-in":
-        choice = " --placement drop-in"
+    choice = f" --layout {item.placement}"
+    if item.placement in PLACEMENTS:
+        choice = " --placement drop-in" if item.placement == "drop-in" else ""
     yield "Convert, load and call:"
-    yield f"  $ mha-convert convert {source} attention.safetensors --layer '{name}' --prefix ''{choice}"
+    yield f"  $ mha-convert convert {source} attention.safetensors {option('--layer', layer.name)} --prefix ''{choice}"
     yield ""
     yield "  import torch"
     if item.module.class_name == STOCK:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from .datatypes import LayerPlan, UnprojectedAttention
 from .document import Table, plain_table
 from .errors import printable
+from .shell import option
 
 SCORES = {
     "dot": "scores = {scale}query · key, divided by nothing",
@@ -56,10 +57,9 @@ def traps(layer: UnprojectedAttention) -> Iterator[str]:
 
 def code(layer: UnprojectedAttention, source: str) -> Iterator[str]:
     """The few lines to load and call it."""
-    name = layer.name.replace("'", r"\'")
     causal = {"use_causal_mask=True", "causal=True"} & set(layer.call_options)
     yield "Convert, load and call:"
-    yield f"  $ mha-convert convert {source} attention.safetensors --layer '{name}' --prefix ''"
+    yield f"  $ mha-convert convert {source} attention.safetensors {option('--layer', layer.name)} --prefix ''"
     yield ""
     yield "  import torch"
     yield "  import mha_convert"

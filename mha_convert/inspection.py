@@ -5,10 +5,18 @@ from typing import Any
 
 from . import layouts
 from .conversion import convert, ledger
-from .datatypes import AnyAttention, AttentionLayer, Checkpoint, LayerPlan, Lookalike, UnprojectedAttention, Variable
+from .datatypes import (
+    AnyAttention,
+    AttentionLayer,
+    Checkpoint,
+    LayerPlan,
+    Lookalike,
+    UnprojectedAttention,
+    Variable,
+)
 from .document import Document, Table
 from .errors import LayoutError, printable
-from .layers import Findings
+from .layers import Findings, told_once
 
 FORMATS = {
     "keras": ".keras",
@@ -47,7 +55,25 @@ def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
         parts.append("No attention with weights of its own in this file.")
     parts.append(variables_line(checkpoint, findings))
     parts += [f"Note: {note}" for note in notes(checkpoint, findings)]
+    parts += cost_lines(projected)
     return parts
+
+
+def cost_lines(layers: Iterable[AttentionLayer]) -> list[str]:
+    """What ``convert`` says of the default layout where what it adds outweighs the layers."""
+    facts = [(layer.parameters, placement_facts(layer, "projected")) for layer in layers]
+    held = [(parameters, fact["added_parameters"]) for parameters, fact in facts if fact is not None]
+    return cost_note("mha", sum(parameters for parameters, _ in held), sum(added for _, added in held))
+
+
+def cost_note(layout: str, parameters: int, added: int) -> list[str]:
+    """The note, or nothing where fewer numbers are added than there are."""
+    if added <= parameters:
+        return []
+    return [
+        f"Note: layout {layout} adds {added:,} numbers to {parameters:,}; --layout linear adds none, and its modules "
+        "are called in the same way."
+    ]
 
 
 def title(checkpoint: Checkpoint) -> str:
@@ -169,7 +195,7 @@ def linear_cell(layer: AttentionLayer) -> str:
 
 
 def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | None:
-    """A placement and its price; None where the layout refuses the layer."""
+    """A placement and what it adds; None where the layout refuses the layer."""
     try:
         chosen = layouts.plan([layer], placement=placement, prefix="")
     except LayoutError:
@@ -199,14 +225,25 @@ def lookalike_line(item: Lookalike) -> str:
 
 def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
     """Of the file, and of single layers."""
-    own = [f"layer '{printable(layer.name)}': {caution}." for layer in findings.layers for caution in layer.cautions]
-    return [*checkpoint.notes, *own]
+    facts = told_once((layer.name, caution) for layer in findings.layers for caution in layer.cautions)
+    return [*checkpoint.notes, *(f"{subject}: {fact}." for subject, fact in facts)]
+
+
+HEADINGS = {  # of a file's variables, as they are told
+    "attention": "of attention",
+    "other": "of other layers",
+    "optimizer": "of the optimizer",
+    "metric": "of metrics",
+    "counter": "of TensorFlow's counters",
+    "copy": "stored a second time",
+    "unlisted": "that no layer lists",
+}
 
 
 def sort_variables(checkpoint: Checkpoint, converted: Iterable[AnyAttention]) -> dict[str, list[Variable]]:
     """Every variable of the file under one heading."""
     paths = {variable.path for layer in converted for variable in layer.stored_variables}
-    sorted_: dict[str, list[Variable]] = {"attention": [], "other": [], "optimizer": [], "metric": [], "copy": []}
+    sorted_: dict[str, list[Variable]] = {heading: [] for heading in HEADINGS}
     for variable in checkpoint.variables:
         heading = "attention" if variable.path in paths else "other" if variable.role == "layer" else variable.role
         sorted_[heading].append(variable)
@@ -223,17 +260,10 @@ def variable_counts(checkpoint: Checkpoint, converted: Iterable[AnyAttention]) -
 
 def variables_line(checkpoint: Checkpoint, findings: Findings) -> str:
     """What else is in the file."""
-    names = {
-        "attention": "of attention",
-        "other": "of other layers",
-        "optimizer": "of the optimizer",
-        "metric": "of metrics",
-        "copy": "stored a second time",
-    }
     counts = variable_counts(checkpoint, findings.layers)
     parts = [
         f"{counts[heading]['count']} {name} ({counts[heading]['parameters']:,} parameters)"
-        for heading, name in names.items()
+        for heading, name in HEADINGS.items()
         if counts[heading]["count"] or heading in ("attention", "other")
     ]
     return f"Variables: {', '.join(parts)}."
@@ -285,6 +315,7 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "attention_axes": None if layer.attention_axes is None else list(layer.attention_axes),
         "sliding_window": layer.sliding_window,
         "dropout": layer.dropout,
+        "scale": layer.scale,
         "call_options": list(layer.call_options),
         "placements": {name: placement_facts(layer, name) for name in layouts.PLACEMENTS},
         "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],

@@ -12,9 +12,10 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -34,6 +35,7 @@ SMALL = 4 << 20  # a file of this size is fetched whole, with one request
 BLOCK = 64 << 10  # Keras scatters the descriptions of arrays between the arrays: larger blocks fetch mostly weights
 BLOCKS_KEPT = 512
 CHUNK = 16 << 20
+BLOBS = "blobs"  # the Hugging Face cache keeps contents there, and links to them in snapshots/<commit>
 WHOLE_OBJECTS = {
     "s3",
     "s3a",
@@ -47,6 +49,43 @@ WHOLE_OBJECTS = {
     "memory",
 }  # appear complete or not at all
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "http", "https": "http"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a path is to lead to, and what people give instead of it, by the packages that its class comes from."""
+
+    what: str
+    instead: Mapping[str, str]
+    otherwise: str
+
+    def next_step(self, thing: object) -> str:
+        """The way on, by the first class of ``thing`` that is known."""
+        homes = [base.__module__.split(".")[0] for base in type(thing).__mro__]
+        return next((step for home, step in self.instead.items() if home in homes), self.otherwise)
+
+
+SAVE_KERAS = (
+    "Save the model with model.save('model.keras') and give that path; for one layer in memory use from_keras_layer"
+)
+SAVE_TORCH = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that path"
+IN_KERAS = dict.fromkeys(("keras", "tf_keras", "tensorflow", "keras_hub", "keras_nlp"), SAVE_KERAS)
+SOURCE = Wanted("the path or URL of a saved Keras model", IN_KERAS, "Give it as text, 'model.keras'")
+CONFIG = Wanted("the path of a file with the model's JSON", {}, "Write model.to_json() to a file and give its path")
+MODEL = Wanted("the path of a state_dict", {}, SAVE_TORCH)
+FILE = Wanted("a path or URL", {}, "Give it as text, 'attention.safetensors'")
+
+
+def refuse_object(place: object, wanted: Wanted = FILE) -> None:
+    """Refuse what is no path: a live model, None, a number, an array.
+
+    Raises:
+        ReadError: with what was given, and the next step.
+    """
+    if isinstance(place, str | os.PathLike) or hasattr(place, "fs"):  # a URL of fsspec is no PathLike
+        return
+    title = "None" if place is None else f"an object of class {printable(type(place).__name__)}"
+    raise ReadError(f"{title[0].upper()}{title[1:]}: expected {wanted.what}. {wanted.next_step(place)}.")
 
 
 def is_url(place: StrPath) -> bool:
@@ -75,6 +114,7 @@ def locate(place: StrPath) -> Path:
     Raises:
         ReadError: a URL of a kind that needs a package which is not installed, or of an unknown kind.
     """
+    refuse_object(place)
     if not is_url(place):
         return Path(place)
     scheme, _, rest = str(place).partition("://")
@@ -186,8 +226,14 @@ def is_one_of(path: Path, files: Iterable[FileState]) -> bool:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """The file, open for reading. From a store only the blocks that are asked for are fetched, and kept."""
+    """The file, open for reading. From a store only the blocks that are asked for are fetched, and kept.
+
+    Raises:
+        ReadError: it is a device, pipe or socket, or a link to one, which may have no end.
+        OSError: it cannot be opened.
+    """
     if not is_remote(path):
+        refuse_endless(path)
         watch(path)
         return path.open("rb")
     with store_errors(path):
@@ -198,6 +244,24 @@ def open_binary(path: Path) -> IO[bytes]:
         return cast(IO[bytes], store.open("rb", cache_type="blockcache", block_size=BLOCK, cache_options=options))
 
 
+def refuse_endless(path: Path) -> None:
+    """Refuse what is neither a file nor a folder; the system itself says what is wrong with a folder.
+
+    Raises:
+        ReadError: it is a device, pipe or socket.
+    """
+    if is_endless(path):
+        raise ReadError(f"{path}: is a device, pipe or socket, expected a file. Give a file on a disk.")
+
+
+def is_endless(path: Path) -> bool:
+    """Whether a local path leads to a device, pipe or socket."""
+    with suppress(OSError):  # whoever opens it says what is wrong
+        mode = path.stat().st_mode
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return False
+
+
 def size_of(path: Path) -> int:
     """Bytes in the file; a store that does not tell has none until it is read."""
     if not is_remote(path):
@@ -206,10 +270,37 @@ def size_of(path: Path) -> int:
         return path.stat().st_size or 0
 
 
+def exists(path: Path) -> bool:
+    """Whether there is anything; a name that no file can have, or a folder that may not be looked into, has nothing."""
+    if is_remote(path):
+        return path.exists()
+    with suppress(OSError):
+        return path.exists()
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder, in the same way."""
+    if is_remote(path):
+        return path.is_dir()
+    with suppress(OSError):
+        return path.is_dir()
+    return False
+
+
+def is_link_out(folder: Path, file: Path) -> bool:
+    """Whether a file lies elsewhere than in ``folder``, by whatever links, or in the cache that the folder is of."""
+    home = folder.resolve()
+    homes = (home, home.parent.parent / BLOBS) if home.parent.name == "snapshots" else (home,)
+    return not any(file.resolve().is_relative_to(place) for place in homes)
+
+
 def is_file(path: Path) -> bool:
     """Whether there is a file; a web server is asked for its header only."""
     if not is_remote(path):
-        return path.is_file()
+        with suppress(OSError):  # a name that no file can have
+            return path.is_file()
+        return False
     with store_errors(path):
         try:
             return stat.S_ISREG(path.stat().st_mode)

@@ -1,10 +1,11 @@
 """``--module``: the classes that a target needs, with the layers' sizes filled in, as one file that needs torch alone.
 
-Classes are copied out of ``modules.py`` with whatever of that file they use.
+Classes are copied out of ``modules.py`` with whatever of that file they use. Names of files and layers are a stranger's
+text: each is written as a literal (``text_literal``), or into a docstring that it cannot end (``docstring``).
 """
 
 import ast
-import json
+import re
 from importlib import resources
 
 from .datatypes import LayerPlan, Plan
@@ -47,7 +48,7 @@ def module_source(plan: Plan, source: str, target: str) -> str:
     is_renamed = any(item.renamed for item in plan.layers)
     body += [own_keys(plan)] if is_renamed else []
     code = "\n\n".join(text.rstrip() + "\n" for text in [*definitions, *body])
-    return f"{heading(source, target, is_renamed)}\n{imports(code)}\n\n\n{code}"
+    return f"{heading(source, target, is_renamed)}\n\n{imports(code)}\n\n\n{code}"
 
 
 def heading(source: str, target: str, is_renamed: bool) -> str:
@@ -55,14 +56,24 @@ def heading(source: str, target: str, is_renamed: bool) -> str:
     is_torch = target.lower().endswith(".pt")
     load = "torch.load" if is_torch else "safetensors.torch.load_file"
     safe = ", weights_only=True" if is_torch else ""
-    state = f'{load}("{printable(target)}"{safe})'
+    state = f"{load}({text_literal(target)}{safe})"
     state = f"own_keys({state})" if is_renamed else state
-    return (
-        f'"""The attention layers of {printable(source)}, written by mha-convert.\n\n'
+    return docstring(
+        f"The attention layers of {printable(source)}, written by mha-convert.\n\n"
         "Load the weights that were converted with it:\n\n"
         f"    model = build()\n    model.load_state_dict({state})\n    model.eval()\n"
-        '"""\n'
     )
+
+
+def docstring(text: str) -> str:
+    """The text as a docstring, whatever stands in it: backslashes and three quotes are escaped."""
+    escaped = re.sub(r'\\|"""', lambda found: "".join(f"\\{character}" for character in found[0]), text)
+    return f'"""{escaped}"""'
+
+
+def text_literal(text: str) -> str:
+    """The text as a string of Python in double quotes, as ruff writes it, or in single ones where it holds double."""
+    return repr(text) if '"' in text else f'"{repr(chr(39) + text)[2:]}'
 
 
 def needed(classes: set[str]) -> list[str]:
@@ -95,16 +106,15 @@ def imports(code: str) -> str:
 
 def build_bare(item: LayerPlan) -> str:
     """``build`` for a target that holds the keys of one module."""
-    return (
-        f'def build() -> nn.Module:\n    """The layer {json.dumps(item.layer.name)}."""\n    return {call(item, 1)}\n'
-    )
+    told = docstring(f"The layer {text_literal(item.layer.name)}.")
+    return f"def build() -> nn.Module:\n    {told}\n    return {call(item, 1)}\n"
 
 
 def build_tree(plan: Plan) -> str:
     """``build`` for a target with a prefix before every layer's keys."""
     lines = ["def build() -> nn.Module:", '    """Every layer, under its key."""', "    model = nn.Module()"]
     for item in plan.layers:
-        path = json.dumps(item.prefix.rstrip("."))
+        path = text_literal(item.prefix.rstrip("."))
         lines += ["    place(", "        model,", f"        {path},", f"        {call(item, 2)},", "    )"]
     return "\n".join([*lines, "    return model", ""])
 
@@ -129,9 +139,11 @@ def call(item: LayerPlan, depth: int) -> str:
 
 
 def literal(value: object, depth: int) -> str:
-    """A value as ruff formats it; a mapping has one entry a line."""
+    """A value as ruff formats it; a mapping of texts has one entry a line."""
+    if isinstance(value, str):
+        return text_literal(value)
     if not isinstance(value, dict):
         return repr(value)
     indent = "    " * depth
-    lines = [f"{indent}    {json.dumps(key)}: {json.dumps(item)}," for key, item in value.items()]
+    lines = [f"{indent}    {text_literal(key)}: {text_literal(item)}," for key, item in value.items()]
     return "\n".join(["{", *lines, f"{indent}}}"])

@@ -4,6 +4,7 @@ read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify
 """
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -17,10 +18,20 @@ from .alignment import align, as_toml, renames_of
 from .attention_rows import Attention, read_attention
 from .conversion import convert, ledger
 from .datatypes import Alignment, Checkpoint, Layer, LayerPlan, Lookalike, Plan, Report
-from .description import TargetDescription, describe_plan, parse_description
-from .errors import LayerError, LayoutError, NoAttentionError, VerificationError, WriteError, printable
-from .layers import Findings, select, survey
+from .description import TargetDescription, describe_plan, differences, parse_description
+from .errors import (
+    LayerError,
+    LayoutError,
+    NoAttentionError,
+    ReadError,
+    VerificationError,
+    WriteError,
+    listed,
+    printable,
+)
+from .layers import Findings, select, survey, told_once
 from .locations import (
+    SOURCE,
     STANDARD_INPUT,
     StrPath,
     is_one_of,
@@ -30,12 +41,14 @@ from .locations import (
     locate,
     name_of,
     refuse_changed,
+    refuse_object,
     state_of,
 )
 from .module_source import module_source
 from .readers import read
 from .renaming import read_renames, rename
-from .writers import StoredTarget, check_target, draft, open_target, writer_for
+from .shell import option, quoted
+from .writers import StoredTarget, check_target, draft, open_model, open_target, writer_for
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,7 +57,10 @@ if TYPE_CHECKING:
 
 Renames = Mapping[str, str] | StrPath | None
 UNPROVEN = "none"
+MOST_FACTS = 4  # in one refusal of a description
 MOST_TOLD = 2  # layers in one refusal; inspect lists them all
+MOST_HELD = 4
+OWN_CODE = "Attention of your own code is described with --attention (docs/layers.md)"
 KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
 
 
@@ -95,10 +111,12 @@ def convert_file(
     Raises:
         ReadError, LayerError, LayoutError, WriteError, VerificationError: nothing was written.
     """
+    refuse_object(source, SOURCE)
     path, writer = locate(target), writer_for(target)
     check_target(path, overwrite=overwrite)
     refuse_source_as_target(source, path)
     if module is not None:
+        refuse_object(module)
         if Path(module).suffix != ".py" or not Path(module).stem.isidentifier():
             raise WriteError(f"{module}: is no name of a Python module. Name it like attention.py.")
         check_target(Path(module), overwrite=overwrite)
@@ -191,7 +209,10 @@ def plan_file(
     like: StrPath | None = None,
     dtype: str | None = None,
 ) -> tuple[Checkpoint, Findings, Plan]:
-    """The first stages of ``convert_file``: what is in the source, and where each number would go; reads no array."""
+    """The first stages of ``convert_file``: what is in the source, and where each number would go.
+
+    Arrays are read only where a layer cannot be told without, see ``find_layers``.
+    """
     rules = read_renames(renames) if isinstance(renames, str | PathLike) else renames
     if like is not None and (prefix is not None or names or rules):
         raise LayoutError(f"{like}: finds the names itself. Leave out prefix, names and renames.")
@@ -202,6 +223,7 @@ def plan_file(
     if like is not None:
         alignment = all_matched(aligned(checkpoint, found, like), like)
         found, rules = tuple(pair.layer for pair in alignment.pairs), renames_of(alignment)
+        checkpoint = replace(checkpoint, notes=(*checkpoint.notes, *map(printable, alignment.notes)))
         layout, placement = alignment.layout, alignment.placement
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix=prefix, dtype=dtype)
     return checkpoint, findings, rename(chosen, rules) if rules else chosen
@@ -253,8 +275,21 @@ def align_source(
 
 
 def aligned(checkpoint: Checkpoint, layers: Sequence[Layer], like: StrPath) -> Alignment:
-    """The layers matched with the model's tensors."""
-    return align(layers, open_target(like).shapes, in_order=checkpoint.has_config)
+    """The layers matched with the model's tensors.
+
+    Raises:
+        ReadError: the model's attention holds something else than plain numbers, which no target replaces.
+    """
+    model = open_model(like)
+    found = align(layers, model.shapes, in_order=checkpoint.has_config)
+    for place in (*(pair.place for pair in found.pairs), *found.left_places):
+        for key in place.keys.values():
+            if model.dtypes[key] not in layouts.DTYPES:
+                raise ReadError(
+                    f"{like}: '{printable(key)}' in its attention is {printable(model.dtypes[key])}, expected plain "
+                    f"{', '.join(layouts.DTYPES)}. Save the state_dict of the model as it was before."
+                )
+    return replace(found, notes=tuple(f"{like}: {note}" for note in model.notes))
 
 
 def write_rules(
@@ -263,8 +298,8 @@ def write_rules(
     """Write the pairs as rules for ``--rename``, to be edited; returns the command that takes them."""
     chosen = layouts.selection([pair.layer.name for pair in alignment.pairs], most=len(alignment.pairs))
     options = f"--layout {alignment.layout} --placement {alignment.placement} {chosen}"
-    options += "".join(f" --attention '{row}'" for row in attention)
-    command = f"mha-convert convert '{source}' TARGET {options} --rename '{path}'"
+    rows = "".join(f" {option('--attention', row)}" for row in attention)
+    command = f"mha-convert convert {quoted(source)} TARGET {options}{rows} {option('--rename', path)}"
     heading = [f"Attention of {source} under the names of {like}.", command]
     heading += [f"Without a place: layer '{name}': {why}." for name, why in alignment.left_layers]
     heading += [f"Without a layer: {place.prefix}*" for place in alignment.left_places]
@@ -354,9 +389,29 @@ def prove(
         )
     from .verification import verify  # imports torch
 
-    proof = verify(chosen, open_target(written), reference=reference, on_progress=on_progress)
+    stored = open_target(written)
+    refuse_other_words(stored, chosen, checkpoint, target)
+    proof = verify(chosen, stored, reference=reference, on_progress=on_progress)
     return Report(
         reference=proof.reference, ledgers=proof.ledgers, stored=proof.stored, comparisons=proof.comparisons, **facts
+    )
+
+
+def refuse_other_words(stored: StoredTarget, chosen: Plan, checkpoint: Checkpoint, target: Path) -> None:
+    """What a target says of itself is proven like its numbers: modules are built of it.
+
+    Raises:
+        VerificationError: it says something else than the plan that was made from the source.
+    """
+    parse_description(stored.description, target)
+    facts = list(differences(stored.description or "", chosen, checkpoint))
+    if not facts:
+        return
+    more = f"; and {len(facts) - MOST_FACTS} more" if len(facts) > MOST_FACTS else ""
+    blind = not all(item.layer.has_config for item in chosen.layers)
+    step = "Give the file that it was made from, or its configuration with --config" if blind else "Convert again"
+    raise VerificationError(
+        f"{target}: its description differs from what the source tells: {'; '.join(facts[:MOST_FACTS])}{more}. {step}."
     )
 
 
@@ -382,7 +437,8 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
 
 def refuse_more(wanted: Sequence[Layer]) -> None:
     """With ``strict`` only what is attention and nothing else is converted."""
-    facts = [f"layer '{printable(layer.name)}': {layer.more}" for layer in wanted if layer.more]
+    told = told_once((layer.name, layer.more) for layer in wanted if layer.more)
+    facts = [f"{subject}: {fact}" for subject, fact in told]
     if facts:
         plain = [layer.name for layer in wanted if not layer.more]
         rest = f", or name the others: {layouts.selection(plain)}" if plain else ""
@@ -394,15 +450,13 @@ def refuse_more(wanted: Sequence[Layer]) -> None:
 
 def unproven_roles(assumed: Sequence[Layer], layers: Sequence[Layer]) -> str:
     """Layers that the file does not prove are converted where the user knows them."""
-    names = ", ".join(f"'{printable(layer.name)}'" for layer in assumed[:4])
-    more = f" and {len(assumed) - 4} more" if len(assumed) > 4 else ""
     others = [layer for layer in layers if not layer.assumed]
     every = layouts.selection([layer.name for layer in (*assumed, *others)])
     steps = [f"If you know that they are right, name all layers that you want: {every}"]
     sure = [layer.name for layer in others]
     if sure:
         steps.append(f"To convert only what the file tells, give {layouts.selection(sure)}")
-    return f"Layer {names}{more}: {assumed[0].assumed}. {'. '.join(steps)}."
+    return f"Layer {listed((layer.name for layer in assumed), 4)}: {assumed[0].assumed}. {'. '.join(steps)}."
 
 
 def refusal(items: Sequence[Lookalike], others: Sequence[Layer]) -> str:
@@ -417,24 +471,38 @@ def refusal(items: Sequence[Lookalike], others: Sequence[Layer]) -> str:
 
 
 def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
-    """A file without attention says what it does hold."""
-    holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in findings.lookalikes[:4]]
+    """A file without attention says what it does hold, and how hand-written attention is converted."""
+    told = findings.lookalikes[:MOST_HELD]
+    holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in told]
+    left = len(findings.lookalikes) - len(told)
+    rest = f"; and {left} more" if left else ""
+    steps = ". ".join(ways_on(findings.lookalikes, told))
     groups = [group for group in checkpoint.root.walk() if group.variables]
     names = ", ".join(printable(group.name or "the model itself") for group in groups[:6])
     more = f" and {len(groups) - 6} more" if len(groups) > 6 else ""
     facts = (
         f"{len(checkpoint.variables)} variables in {len(groups)} layers ({names}{more})" if groups else "no variables"
     )
-    also = f". It also holds {'; '.join(holds)}" if holds else ""
+    also = f". It also holds {'; '.join(holds)}{rest}" if holds else ""
     return (
         f"{checkpoint.path}: no attention with weights of its own in it, expected at least one; it holds "
-        f"{facts}{also}. "
-        "Look at it with `mha-convert inspect`."
+        f"{facts}{also}. {steps}. "
+        "`mha-convert inspect` lists everything."
     )
+
+
+def ways_on(every: Sequence[Lookalike], told: Sequence[Lookalike]) -> list[str]:
+    """One row of ``--attention``, or the hint that there are rows, where one can help; and what else can be done."""
+    row = next((item.next_step for item in every if item.described == "row"), None)
+    needs_hint = not every or any(item.described == "perhaps" for item in every)
+    own = [row] if row else [OWN_CODE] if needs_hint else []
+    return list(dict.fromkeys((*own, *(item.next_step for item in told if item.described == "never"))))
 
 
 def plan_again(findings: Findings, described: TargetDescription, source: StrPath, target: StrPath) -> Plan:
     """The plan that the target was made by, from the source's own layers."""
+    if not described.layers:
+        raise VerificationError(f"{target}: describes no layer, so there is nothing to prove. Convert again.")
     known = {layer.name for layer in findings.layers}
     missing = [layer.name for layer in described.layers if layer.name not in known]
     if missing:
@@ -445,7 +513,12 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
     places = {layer.name: layer for layer in described.layers}
     asked: dict[str, Any] = {name: getattr(described, name) for name in ("layout", "placement", "names", "dtype")}
-    bare = (layouts.plan([layer], prefix="", **asked) for layer in chosen)
+    try:
+        bare = [layouts.plan([layer], prefix="", **asked) for layer in chosen]
+    except LayoutError as error:
+        raise VerificationError(
+            f"{target}: its description asks for what cannot be made from {source}: {error} Convert again."
+        ) from error
     # The prefixes are taken as they stand: one may hold a brace that came from a layer's name.
     plans = tuple(
         replace(item, prefix=places[item.layer.name].prefix, renamed=places[item.layer.name].keys)
@@ -460,22 +533,25 @@ def layer_notes(chosen: Plan) -> tuple[str, ...]:
     notes = []
     if chosen.layout != "mha" and chosen.placement == "drop-in":
         notes.append(f"Layout '{chosen.layout}' keeps Keras' own sizes; the placement makes no difference.")
-    for item in chosen.layers:
-        name = printable(item.layer.name)
-        notes += [f"Layer '{name}': {caution}." for caution in item.layer.cautions]
-        notes += [f"Layer '{name}': {item.fits}."] if item.fits else []
-        if item.layer.call_options:
-            options = ", ".join(item.layer.call_options)
-            notes.append(f"Layer '{name}': the model calls it with {options}. Give PyTorch the same mask.")
-        computes, stores = item.layer.compute_dtype, item.layer.dtype
-        if computes and computes != stores:
-            notes.append(f"Layer '{name}': Keras stores {stores} and computes in {computes}; the proof is in float64.")
-    return tuple(notes)
+    facts = told_once((item.layer.name, fact) for item in chosen.layers for fact in layer_facts(item))
+    return (*notes, *(f"{subject[0].upper()}{subject[1:]}: {fact}." for subject, fact in facts))
+
+
+def layer_facts(item: LayerPlan) -> Iterator[str]:
+    """The same of one layer, as sentences without their end."""
+    yield from item.layer.cautions
+    if item.fits:
+        yield item.fits
+    if item.layer.call_options:
+        yield f"the model calls it with {', '.join(item.layer.call_options)}. Give PyTorch the same mask"
+    computes, stores = item.layer.compute_dtype, item.layer.dtype
+    if computes and computes != stores:
+        yield f"Keras stores {stores} and computes in {computes}; the proof is in float64"
 
 
 def unseen(checkpoint: Checkpoint, chosen: Plan) -> tuple[str, ...]:
-    """What this file cannot tell."""
-    blind = [item.layer for item in chosen.layers if not item.layer.has_config]
+    """What this file cannot tell; of layers that a user described, their own cautions say what was taken."""
+    blind = [item.layer for item in chosen.layers if not item.layer.has_config and item.layer.row is None]
     if not blind:
         return ()
     which = (
@@ -551,10 +627,12 @@ def from_keras_layer(
     placement: str = "projected",
     names: str | None = None,
     dtype: str | None = None,
+    strict: bool = False,
 ) -> "nn.Module":
     """A live ``keras.layers.MultiHeadAttention`` as a PyTorch module in evaluation mode, proven by the formula.
 
-    Neither Keras nor TensorFlow is imported here: the layer's own ``weights`` and ``get_config()`` are read.
+    Neither Keras nor TensorFlow is imported here: the layer's own ``weights`` and ``get_config()`` are read. What a
+    report would say of the layer (a class that computes more, a subclass under Keras' name) is a ``UserWarning``.
 
     Args:
         layer: a built layer of Keras 2 or 3, on any backend.
@@ -562,6 +640,7 @@ def from_keras_layer(
         placement: ``"projected"`` or ``"drop-in"``.
         names: whose names layout ``separate`` takes, see ``plan``.
         dtype: of the module; None keeps the layer's own.
+        strict: whether a class that computes more than attention with its projections is an error.
 
     Returns:
         ``torch.nn.MultiheadAttention`` where it fits alone, else a module of ``mha_convert.modules``; called alike,
@@ -578,11 +657,18 @@ def from_keras_layer(
     findings = survey(checkpoint)
     if not findings.layers and not any(item.blocking for item in findings.lookalikes):
         raise LayerError(
-            f"{checkpoint.path}: is no attention layer with weights of its own. Give a keras.layers.MultiHeadAttention."
+            f"{checkpoint.path}: is a {printable(type(layer).__name__)}, expected attention with weights of its own. "
+            "Give a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)
+    if strict:
+        refuse_more(found)
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix="", dtype=dtype)
-    return prove_in_memory(chosen)
+    module = prove_in_memory(chosen)
+    for item in found:
+        for caution in item.cautions:
+            warnings.warn(f"{checkpoint.path}: {caution}", stacklevel=2)
+    return module
 
 
 def prove_in_memory(chosen: Plan) -> "nn.Module":

@@ -7,19 +7,21 @@ new name is what the first star stands for. Each key goes by the first pattern t
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from .datatypes import LayerPlan, Plan
 from .errors import LayoutError, ReadError, printable
 from .locations import StrPath
+from .patterns import Pattern, Star, compiled
 from .toml_file import read_toml
 
 TABLE = "rename"
-STARS = {"*": "([^.]+)", "**": "(.+)"}
-STAR, FIELD = re.compile(r"(\*\*?)"), re.compile(r"\{(\d+)\}")
+STARS = {"*": Star(least=1, stops="."), "**": Star(least=1)}
+FIELD = re.compile(r"\{(\d+)\}")
 RESERVED = "__metadata__"  # of the header of .safetensors
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rename:
     """One rule: a pattern for whole keys, and the new name with ``{1}``, ``{2}``, … for its stars."""
 
@@ -30,19 +32,19 @@ class Rename:
         """The rule as messages name it."""
         return f"Rename '{printable(self.pattern)}' to '{printable(self.new)}'"
 
-    @property
-    def expression(self) -> re.Pattern[str]:
-        """The pattern as a regular expression."""
-        return re.compile("".join(STARS.get(part, re.escape(part)) for part in STAR.split(self.pattern)), re.DOTALL)
+    @cached_property
+    def compiled(self) -> Pattern:
+        """The pattern, ready to match."""
+        return compiled(self.pattern, STARS)
 
     def apply(self, key: str) -> str | None:
         """The new name of ``key``; None where the pattern is another's."""
-        match = self.expression.fullmatch(key)
-        return None if match is None else FIELD.sub(lambda field: match[int(field[1])], self.new)
+        stars = self.compiled.match(key)
+        return None if stars is None else FIELD.sub(lambda field: stars[int(field[1]) - 1], self.new)
 
     def check(self) -> None:
         """Refuse a new name with fields that the pattern does not fill."""
-        stars = len(STAR.findall(self.pattern))
+        stars = sum(isinstance(token, Star) for token in self.compiled.tokens)
         wrong = [number for number in FIELD.findall(self.new) if not 1 <= int(number) <= stars]
         if wrong:
             raise LayoutError(f"{self}: has {{{wrong[0]}}}, and the pattern has {stars} stars. Count the stars from 1.")

@@ -18,8 +18,19 @@ from .datatypes import (
     UnprojectedAttention,
 )
 from .document import Document, Table
-from .errors import printable
-from .inspection import lookalike_as_json, lookalike_line, projections, sort_variables, title, variable_counts
+from .errors import listed, printable
+from .inspection import (
+    HEADINGS,
+    cost_note,
+    lookalike_as_json,
+    lookalike_line,
+    projections,
+    sort_variables,
+    title,
+    variable_counts,
+)
+from .layouts import PLACEMENTS
+from .shell import command
 
 
 def report_as_text(report: Report) -> Document:
@@ -30,8 +41,9 @@ def report_as_text(report: Report) -> Document:
     parts.append(rest_line(report))
     parts += [f"Not converted: {lookalike_line(item)}" for item in report.lookalikes]
     parts += [f"Note: {note}" for note in report.notes]
-    parts += price_lines(report)
-    parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: mha-convert explain {report.source.path}")
+    parts += cost_lines(report)
+    more = command("mha-convert", "explain", report.source.path)
+    parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: {more}")
     return parts
 
 
@@ -42,7 +54,7 @@ def plan_table(report: Report) -> Table:
 
 
 def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
-    """A layer, the module that takes it, and the price."""
+    """A layer, the module that takes it, and what that adds."""
     return (
         printable(item.layer.name, 60),
         module_call(item),
@@ -65,7 +77,7 @@ def module_call(item: LayerPlan) -> str:
     layer = item.layer
     if isinstance(layer, UnprojectedAttention):
         return f"{item.module.class_name}({', '.join(f'{name}={value!r}' for name, value in arguments_shown(item))})"
-    if "embed_dim" not in item.module.arguments:
+    if item.placement not in PLACEMENTS:
         sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
         return f"{item.module.class_name}({', '.join(map(str, sizes))})"
     stock = f"nn.MultiheadAttention({item.module.arguments['embed_dim']}, {layer.num_heads})"
@@ -82,7 +94,7 @@ def proof_lines(report: Report) -> list[str]:
     """The two statements of the proof."""
     if report.reference is None:
         return ["NOT PROVEN: --reference none was given. Check it with `mha-convert verify`."]
-    lines = ["Proven, outputs and per-head scores:"]
+    lines = [f"Proven{as_described(report)}, outputs and per-head scores:"]
     for reference in dict.fromkeys(c.reference for c in report.comparisons):
         mine = [c for c in report.comparisons if c.reference == reference and c.weights == "float64"]
         worst = max(mine, key=lambda c: c.relative / c.bound)
@@ -110,6 +122,16 @@ def proof_lines(report: Report) -> list[str]:
     return lines
 
 
+def as_described(report: Report) -> str:
+    """Of layers that rows of ``--attention`` describe, the words for what a proof of them is worth."""
+    names = report.described
+    if not names:
+        return ""
+    if len(names) == len(report.plan.layers):
+        return " as --attention describes them" if len(names) > 1 else " as --attention describes it"
+    return f" ({listed(names, 4)} as --attention describes {'them' if len(names) > 1 else 'it'})"
+
+
 def ledger_line(report: Report) -> str:
     """Parameters in and out."""
     total = {name: sum(getattr(entry, name) for entry in report.ledgers.values()) for name in Ledger.__slots__}
@@ -120,7 +142,8 @@ def ledger_line(report: Report) -> str:
     )
 
 
-OTHERS = {"other": "of other layers", "optimizer": "of the optimizer", "metric": "of metrics"}
+# What is not in the target; a copy is there by its first name.
+OTHERS = {heading: words for heading, words in HEADINGS.items() if heading not in ("attention", "copy")}
 
 
 def rest_line(report: Report) -> str:
@@ -130,15 +153,11 @@ def rest_line(report: Report) -> str:
     return f"Variables not in the target: {', '.join(left)}." if left else "Nothing else is in the file."
 
 
-def price_lines(report: Report) -> list[str]:
-    """A word where identities outweigh the layers themselves."""
-    total = sum(entry.source for entry in report.ledgers.values())
-    added = sum(entry.repeated + entry.padding + entry.identity for entry in report.ledgers.values())
-    if added <= total:
-        return []
-    return [
-        f"Note: {added / total:.0f} times as many numbers are added; --layout linear adds none and is called alike."
-    ]
+def cost_lines(report: Report) -> list[str]:
+    """A word where what is added outweighs the layers themselves."""
+    entries = report.ledgers.values()
+    added = sum(entry.repeated + entry.padding + entry.identity for entry in entries)
+    return cost_note(report.plan.layout, sum(entry.source for entry in entries), added)
 
 
 def alignment_as_text(alignment: Alignment, checkpoint: Checkpoint, like: str) -> Document:
@@ -162,6 +181,7 @@ def alignment_as_text(alignment: Alignment, checkpoint: Checkpoint, like: str) -
     ]
     parts += [f"Without a place: layer '{printable(name)}': {why}." for name, why in alignment.left_layers]
     parts += [f"Without a layer: {printable(place.prefix)}*" for place in alignment.left_places]
+    parts += [f"Note: {printable(note)}" for note in alignment.notes]
     parts.append("No weight tells the number of heads, or in which order a fused qkv has its rows (q, k, v is taken).")
     return parts
 
@@ -184,6 +204,7 @@ def alignment_as_json(alignment: Alignment, checkpoint: Checkpoint, like: str) -
         ],
         "layers_left": [{"layer": name, "reason": why} for name, why in alignment.left_layers],
         "places_left": [place.prefix for place in alignment.left_places],
+        "notes": list(alignment.notes),
     }
 
 
@@ -245,6 +266,7 @@ def report_as_json(report: Report) -> dict[str, Any]:
         "dtype": report.plan.dtype,
         "reference": report.reference,
         "proven": report.proven,
+        "as_described": list(report.described),
         "layers": [plan_as_json(item, report.ledgers[item.layer.name]) for item in report.plan.layers],
         "comparisons": [asdict(comparison) | {"passed": comparison.passed} for comparison in report.comparisons],
         "stored": [asdict(tensor) for tensor in report.stored],

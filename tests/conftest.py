@@ -27,6 +27,21 @@ def require(present: bool, what: str) -> None:
 
 
 @pytest.fixture(scope="session")
+def written_cases(tmp_path_factory, keras_installed):
+    """A function: a folder with what makers of ../shared/cases write (``NN`` of each), by genuine Keras."""
+
+    def write(*names: str) -> Path:
+        for name in names:
+            require((SHARED / "cases" / f"{name}.py").is_file(), "../shared/cases")
+        folder = tmp_path_factory.mktemp("cases")
+        program = [sys.executable, TESTS / "case_models.py", folder, SHARED / "cases", *names]
+        subprocess.run(program, check=True, capture_output=True, timeout=300)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
 def samples() -> Path:
     """The shipped sample files."""
     return PROJECT / "samples"

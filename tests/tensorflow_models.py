@@ -21,7 +21,19 @@ PROJECTIONS = ("query", "key", "value", "output")
 MHA = layers.MultiHeadAttention
 
 
-class Block(layers.Layer):
+class ListsLost:
+    """Lists and dictionaries of layers are not in checkpoints, as with every Keras 3 so far; here with any to come."""
+
+    held_in = ("stack", "blocks", "heads", "inside", "_layers")
+
+    def _trackable_children(self, save_type="checkpoint", **options):
+        """What TensorFlow asks for what belongs to a checkpoint."""
+        children = super()._trackable_children(save_type, **options)
+        lost = self.held_in if save_type == "checkpoint" else ()
+        return {name: child for name, child in children.items() if name not in lost}
+
+
+class Block(ListsLost, layers.Layer):
     """Attention as an attribute, and in a list."""
 
     def __init__(self, **options):
@@ -34,7 +46,7 @@ class Block(layers.Layer):
         return self.stack[1](self.stack[0](self.att(x, x), x))
 
 
-class Subclassed(keras.Model):
+class Subclassed(ListsLost, keras.Model):
     """Attributes, a list, a dictionary, an alias, a nested Sequential."""
 
     def __init__(self):
@@ -143,8 +155,8 @@ class OwnOrder(layers.Layer):
         return self._output_dense(self._query_dense(x) * self._key_dense(x) * self._value_dense(x))
 
 
-class InLists(keras.Model):
-    """Layers that only a list holds: no checkpoint of Keras 3 keeps them, but for its optimizer."""
+class InLists(ListsLost, keras.Model):
+    """Layers that only a list holds: a checkpoint has them in the optimizer's list alone."""
 
     def __init__(self, inside, **options):
         super().__init__(**options)

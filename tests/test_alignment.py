@@ -205,7 +205,7 @@ def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
 def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
     source = samples / "translator.h5"
     document = json.loads(run("convert", source, "x.pt", "--like", "model.pt", "--json", cwd=tmp_path).stdout)
-    assert list(document) == ["source", "like", "layout", "placement", "pairs", "layers_left", "places_left"]
+    assert list(document) == ["source", "like", "layout", "placement", "pairs", "layers_left", "places_left", "notes"]
     assert document["pairs"][0]["keys"]["in_proj_weight"] == "b.own.in_proj_weight"
     assert "--yes is for the proposal of --like" in run("convert", source, "y.pt", "--yes", cwd=tmp_path, code=2).stderr
     for words in (("--prefix", "x"), ("--names", "bert"), ("--rename", "x.rename.toml")):
@@ -214,7 +214,7 @@ def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
 
 def test_yes_wants_a_place_for_every_layer(samples, tmp_path, decoder):
     source = samples / "six_heads.keras"
-    text = run("convert", source, "x.pt", "--like", "model.pt", cwd=tmp_path).stdout
+    text = run("convert", source, "x.pt", "--like", "model.pt", cwd=tmp_path, code=1, shown=True).stdout
     assert "Without a place: layer 'attention': no attention in the model has its shapes." in text
     assert "Without a layer: b.cross.*" in text and not (tmp_path / "x.rename.toml").exists()
     error = run("convert", source, "x.pt", "--like", "model.pt", "--yes", cwd=tmp_path, code=1).stderr
@@ -232,7 +232,7 @@ def test_a_model_is_never_run(samples, tmp_path):
 
     torch.save({"a": Evil()}, tmp_path / "model.pt")
     error = run("convert", samples / "six_heads.keras", "x.pt", "--like", "model.pt", cwd=tmp_path, code=1).stderr
-    assert "is no state_dict that torch.load(weights_only=True) reads" in error and not (tmp_path / "ran").exists()
+    assert "holds a dict of 'a', expected a state_dict" in error and not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("facts", [{"sliding_window": 2}, {"attention_axes": (2,), "input_rank": 4}])

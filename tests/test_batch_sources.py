@@ -215,6 +215,8 @@ def test_a_named_file_has_the_settings_of_its_own_folder(tree):
         ("layout = 3", "'layout' is int, expected text"),
         ('strict = "yes"', "'strict' is str, expected true or false"),
         ('layer = "x"', "'layer' is str, expected a list"),
+        ("layer = []", "'layer' is an empty list, expected at least one entry. Leave it out."),
+        ("attention = []", "'attention' is an empty list, expected at least one entry. Leave it out."),
         ("[rename]\nx = 3", "'rename' is dict, expected a table"),
         ("layout = ", "is no TOML"),
     ],

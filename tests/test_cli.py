@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -10,12 +11,16 @@ import torch
 from safetensors.torch import load_file
 
 import mha_convert
+from mha_convert.inspection import cost_note
 
 VERBS = ("inspect", "convert", "verify", "explain")
 
 
-def run(*arguments, cwd=None, code=0, **environment):
-    """Run the command; check its exit code, and that no error is a traceback or more than a line."""
+def run(*arguments, cwd=None, code=0, shown=False, **environment):
+    """Run the command; check its exit code, and that no error is a traceback or more than a line.
+
+    ``shown`` says that something is printed before the error.
+    """
     result = subprocess.run(
         [sys.executable, "-m", "mha_convert", *map(str, arguments)],
         cwd=cwd,
@@ -28,7 +33,7 @@ def run(*arguments, cwd=None, code=0, **environment):
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
     if code == 1:
-        assert result.stdout == ""
+        assert bool(result.stdout) == shown
         assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
     return result
 
@@ -42,8 +47,8 @@ def test_version_and_help():
 
 
 def test_wrong_usage_is_two():
-    assert "No such option" in run("inspect", "--nonsense", code=2).stderr
-    assert "Missing argument 'SOURCE'" in run("convert", code=2).stderr
+    assert "--nonsense" in run("inspect", "--nonsense", code=2).stderr
+    assert "SOURCE" in run("convert", code=2).stderr
     run("convert", "x.keras", "--layout", "packed", code=2)
 
 
@@ -92,7 +97,9 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "other": {"count": 3, "parameters": 352},
         "optimizer": {"count": 0, "parameters": 0},
         "metric": {"count": 0, "parameters": 0},
+        "counter": {"count": 0, "parameters": 0},
         "copy": {"count": 0, "parameters": 0},
+        "unlisted": {"count": 0, "parameters": 0},
     }
 
 
@@ -157,11 +164,29 @@ def test_json_report_lists_every_variable(corpus, tmp_path):
     assert all(comparison["passed"] for comparison in document["comparisons"])
 
 
-def test_a_high_price_is_told_with_the_way_out(real, tmp_path):
+COST = "Note: layout mha adds {} numbers to {}; --layout linear adds none, and its modules are called in the same way."
+
+
+def test_a_high_cost_is_told_with_the_way_out(real, tmp_path):
+    """Point 14 of issue 12: ``inspect`` did not say it, though the README did."""
     source = real / "juangtz/transformer_classifier.keras"
     text = run("convert", source, "x.safetensors", cwd=tmp_path).stdout
-    assert "Note: 293 times as many numbers are added; --layout linear adds none and is called alike." in text
-    assert "times as many" not in run("convert", source, "y.safetensors", "--layout", "linear", cwd=tmp_path).stdout
+    (note,) = re.findall(COST.format("([\\d,]+)", "([\\d,]+)"), text)
+    added, held = (int(number.replace(",", "")) for number in note)
+    assert round(added / held) == 293
+    assert COST.format(*note) in run("inspect", source).stdout.splitlines()
+    assert "Note: layout" not in run("convert", source, "y.safetensors", "--layout", "linear", cwd=tmp_path).stdout
+
+
+def test_the_cost_is_exact_and_told_only_where_it_outweighs(samples, tmp_path):
+    """Point 14 of issue 12: 1.5 times was called "1 times as many"."""
+    for file, numbers in (("six_heads.keras", ("1,200", "460")), ("textbook.keras", None), ("translator.h5", None)):
+        shown = run("inspect", samples / file).stdout, run("convert", samples / file, cwd=tmp_path).stdout
+        for text in shown:
+            assert ("Note: layout" in text) == bool(numbers), file
+            assert not numbers or COST.format(*numbers) in text.splitlines()
+    assert cost_note("mha", 1000, 1500) == [COST.format("1,500", "1,000")]
+    assert cost_note("mha", 1000, 1000) == []
 
 
 @pytest.mark.parametrize("prefix", ["{layer}", "enc.{name", "{name}}"])

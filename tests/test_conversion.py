@@ -3,7 +3,6 @@
 from fractions import Fraction
 from types import SimpleNamespace
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,7 @@ from layer_cases import CASES, LayerCase, arrays_of, ids, make_layer, make_varia
 from rows_backwards import backwards, blocks_of
 
 import mha_convert
-from mha_convert.conversion import apply, ledger, numpy_dtype, padded_shape, round_once, taken
+from mha_convert.conversion import apply, ledger, numpy_dtype, padded_shape, round_once, taken, via_odd_float32
 from mha_convert.datatypes import LayerPlan, ModuleSpec, Piece, Rule
 
 LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
@@ -145,12 +144,15 @@ def test_moved_numbers_keep_their_bits(dtype):
     assert tensor.read().tobytes() == np.ascontiguousarray(kernel.reshape(8, 8).T).tobytes()
 
 
-def nearest_even(value: float, bits: int) -> Fraction:
-    """``value`` rounded to ``bits`` significant bits, ties to even, in exact arithmetic (no overflow, no subnormals)."""
+SMALLEST = {"bfloat16": -133, "float16": -24, "float32": -149}  # exponent of the smallest number above zero
+
+
+def nearest_even(value: float, bits: int, smallest: int = -1074) -> Fraction:
+    """``value`` rounded to ``bits`` significant bits, ties to even, in exact arithmetic (no overflow)."""
     exact = Fraction(value)
     if not exact:
         return exact
-    exponent = np.frexp(value)[1] - bits
+    exponent = max(int(np.frexp(value)[1]) - bits, smallest)
     unit = Fraction(2) ** int(exponent)
     return round(exact / unit) * unit  # Fraction rounds half to even
 
@@ -165,17 +167,43 @@ def test_rounding_happens_once(value, target):
     assert Fraction(float(round_once(np.array(value), dtype, "x"))) == nearest_even(value, bits)
 
 
-@pytest.mark.parametrize(
-    "value", [1 + 2**-8 + 2**-40, 1 + 2**-8 - 2**-40, 1 + 2**-8, 1 + 3 * 2**-8, -(1 + 2**-8 + 2**-40)]
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(-(2**8), 2**8),
+    st.sampled_from([0.0, 0.5, -0.5, 0.25]),
+    st.sampled_from([0.0, 2.0**-40, -(2.0**-40)]),
+    st.sampled_from([("bfloat16", 8), ("float16", 11), ("float32", 24)]),
 )
+def test_the_smallest_numbers_are_rounded_once_too(steps, between, little, target):
+    """Point 10 of issue 12: our rounding against exact arithmetic, where the dtype's numbers are subnormal."""
+    dtype, bits = target
+    value = (steps + between + little) * 2.0 ** SMALLEST[dtype]
+    assert Fraction(float(round_once(np.array(value), dtype, "x"))) == nearest_even(value, bits, SMALLEST[dtype])
+
+
+HALFWAY = [
+    1 + 2**-8 + 2**-40,
+    1 + 3 * 2**-8 - 2**-40,
+    -(1 + 2**-8 + 2**-40),
+    (1 + 2**-8 + 2**-40) * 2.0**-126,
+    (2**-1 + 2**-30) * 2.0**-133,  # a subnormal of float32, too
+]
+
+
+@pytest.mark.parametrize("value", [*HALFWAY, 1 + 2**-8 - 2**-40, 1 + 2**-8, 1 + 3 * 2**-8])
 def test_halfway_cases_are_not_rounded_twice(value):
     """float64 to float32 to bfloat16 would lose the last bits that decide."""
-    assert Fraction(float(round_once(np.array(value), "bfloat16", "x"))) == nearest_even(value, 8)
+    rounded = float(round_once(np.array(value), "bfloat16", "x"))
+    assert Fraction(rounded) == nearest_even(value, 8, SMALLEST["bfloat16"])
 
 
-def test_the_double_rounding_that_is_avoided_is_real():
-    value = np.array(1 + 2**-8 + 2**-40)
-    assert float(value.astype(ml_dtypes.bfloat16)) != float(round_once(value, "bfloat16", "x"))
+@pytest.mark.parametrize("value", HALFWAY)
+def test_the_step_by_float32_keeps_what_decides(value):
+    """Point 10 of issue 12: our step is right whoever rounds after it; the nearest float32 would not be."""
+    smallest = SMALLEST["bfloat16"]
+    once = nearest_even(value, 8, smallest)
+    assert nearest_even(float(via_odd_float32(np.array(value))), 8, smallest) == once
+    assert nearest_even(float(np.float32(value)), 8, smallest) != once
 
 
 def test_numbers_that_do_not_fit_are_refused():

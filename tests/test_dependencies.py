@@ -32,6 +32,15 @@ def test_the_lower_bounds_are_those_that_are_tested():
     }
 
 
+def test_the_ci_installs_the_newest_of_everything_but_torch():
+    """Point 10 of issue 12: README's commands pin nothing, and `.ci/run` nothing but torch, in a new environment."""
+    readme = re.findall(r"^\$ (.*pip install.*)$", (PROJECT / "README.md").read_text(), re.MULTILINE)
+    run = (PROJECT / ".ci" / "run").read_text()
+    assert len(readme) == 2 and not [command for command in readme if re.search(r"==|<|--constraint| -c ", command)]
+    assert re.findall(r"([\w.-]+)==", run) == ["torch"] and "rm -rf .venv\n" in run
+    assert not re.search(r"--constraint| -c \S*\.txt|--find-links|--no-index", run)
+
+
 def numbers(version: str) -> tuple[int, ...]:
     """A version's three numbers."""
     found = [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]

@@ -107,6 +107,38 @@ for options, widths in (
         ours = module(*map(torch.from_numpy, (query, key, value)), average_attn_weights=False)
         for a, b in zip(ours, (output, scores)):
             assert float((a - b).abs().max()) < 2e-5, (options, layout)
+# Point 13 of issue 12: only attention that is not built is to be called.
+inputs = keras.Input((4,))
+model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+built, plain = keras.layers.Dense(2), keras.layers.Attention()
+built.build((None, 4))
+plain([np.ones((1, 2, 3)), np.ones((1, 2, 3))])
+for thing, words in (
+    (keras.layers.Dense(2), "Dense: is not an attention layer, and has no weights. Give a built keras.layers.MultiH"),
+    (built, "is a Dense, expected attention with weights of its own. Give a keras.layers.MultiHeadAttention"),
+    (plain, "Attention: has no weights of its own, so there is nothing to convert. Call torch.nn.functional"),
+    (keras.layers.MultiHeadAttention, "MultiHeadAttention: is the class, expected a built layer. Give the layer"),
+    (keras.layers.Attention(use_scale=True), "Call the layer once"),
+    (model, "Functional: is a model, expected one layer"),
+    ("model.keras", "'model.keras': is a path, expected a layer in memory"),
+    (torch.nn.MultiheadAttention(4, 2), "MultiheadAttention: is not a layer of Keras (torch.nn.modules.activation."),
+):
+    try:
+        mha_convert.from_keras_layer(thing)
+    except mha_convert.LayerError as error:
+        assert words in str(error), str(error)
+        assert ("Call the layer once" in str(error)) == ("Call the layer once" in words), str(error)
+    else:
+        raise AssertionError(words)
+for thing in (model, built):
+    for call in (mha_convert.read, lambda thing: mha_convert.convert_file(thing, "x.pt")):
+        try:
+            call(thing)
+        except mha_convert.ReadError as error:
+            assert f"class {type(thing).__name__}: expected the path or URL of a saved Keras model" in str(error)
+            assert "Save the model with model.save('model.keras')" in str(error)
+        else:
+            raise AssertionError(thing)
 try:
     mha_convert.from_keras_layer(keras.layers.MultiHeadAttention(2, 4))
 except mha_convert.LayerError as error:

@@ -75,9 +75,9 @@ def test_a_caution_says_what_is_not_proven_and_strict_refuses(hand_written, tmp_
     source = hand_written / "bert/model.keras"
     (layer,) = mha_convert.find_layers(mha_convert.read(source), read_attention(V3["bert"]))
     assert layer.cautions == (
-        "its heads are not in the file: num_heads=2 and the roles of its kernels were given, and softmax(q · k / sqrt(4)) "
-        "· v with heads as consecutive blocks of columns is taken, which nothing in the file proves; compare with your own "
-        "code's outputs",
+        "its kernels do not show its heads: num_heads=2 and the roles of its kernels were given, and softmax(q · k / "
+        "sqrt(4)) · v over one time axis, with heads as consecutive blocks of columns, is taken, which nothing in the file "
+        "proves; compare with your own code's outputs",
         "its query, key, value have no bias, and zeros are put in its place, which the ledger counts as parameters",
     )
     with pytest.raises(mha_convert.LayerError, match="nothing in the file proves"):
@@ -88,7 +88,7 @@ def test_a_caution_says_what_is_not_proven_and_strict_refuses(hand_written, tmp_
 def test_the_candidate_gives_the_row(hand_written):
     findings = survey(mha_convert.read(hand_written / "tutorial/model.keras"))
     assert [item.next_step for item in findings.lookalikes][2] == (
-        "If it is, give --attention 'cross:num_heads=N,query=wq,key=wk,value=wv,output=dense'"
+        "If it is, give --attention cross:num_heads=4,query=wq,key=wk,value=wv,output=dense"
     )
 
 
@@ -113,7 +113,8 @@ def test_rows_in_a_file_and_on_the_command_line(hand_written, tmp_path):
         ("cross:" + TUTORIAL.replace("3", "4").replace("wk", "wq"), "for its key kernel, which is the query kernel of layer 'cross' already. Name each kernel once."),
         ("cross:num_heads=4", "Attention row 'cross:num_heads=4': has no query, no key, no value, no output."),
         ("cross:" + TUTORIAL.replace("3", "x"), "num_heads is x, expected a number from 1"),
-        ("cross:" + TUTORIAL + ",scale=2", "has scale, expected some of num_heads"),
+        ("cross:" + TUTORIAL + ",dropout=2", "has dropout, expected some of num_heads, num_key_value_heads, scale, "),
+        ("cross:" + TUTORIAL + ",scale=none", "scale is none, expected a number above 0, 1/sqrt(key_dim) or 1/sqrt(width)"),
         ("cross", "Attention row 'cross': has no path with a colon behind it."),
     ],
 )  # fmt: skip
@@ -127,7 +128,10 @@ def test_what_a_row_can_get_wrong(hand_written, row, message):
 def test_a_bias_that_was_forgotten_is_named(hand_written):
     checkpoint = mha_convert.read(hand_written / "raw/model.keras")
     (layer,) = mha_convert.find_layers(checkpoint, read_attention(f"raw:{NUMBERED}"))
-    assert layer.cautions[1] == "beside them the file holds 7 (7,), which no field names and nothing converts"
+    assert (
+        layer.cautions[1]
+        == "beside its kernels the layer holds variable 7 (7,), which no field names and nothing converts"
+    )
     (layer,) = mha_convert.find_layers(checkpoint, read_attention(f"raw:{NUMBERED},output_bias=7"))
     assert len(layer.cautions) == 1
 

@@ -8,38 +8,44 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "mha_convert"
-BASE = {"datatypes", "errors", "limits", "locations"}
+BASE = {"datatypes", "errors", "limits", "locations", "shell", "small_files"}
 # What each part may import of ours, beside `datatypes` and `errors` (and its own folder).
 ALLOWED = {
     "datatypes": set(),
     "errors": set(),
     "limits": set(),
-    "hdf5": set(),
+    "patterns": set(),
+    "shell": set(),
+    "child": set(),
+    "streams": set(),
+    "hdf5": {"child"},
     "locations": set(),
     "signals": set(),
+    "small_files": set(),
     "readers": {"hdf5"},
-    "layers": set(),
+    "layers": {"patterns"},
     "layouts": set(),
     "writers": {"signals"},
     "modules": set(),
     "conversion": set(),
     "description": set(),
-    "loading": {"description", "modules", "writers"},
-    "verification": {"conversion", "loading", "modules", "writers"},
+    "module_arguments": {"description"},
+    "loading": {"description", "module_arguments", "modules", "writers"},
+    "verification": {"child", "conversion", "loading", "modules", "writers"},
     "module_source": set(),
     "toml_file": set(),
-    "renaming": {"toml_file"},
+    "renaming": {"patterns", "toml_file"},
     "attention_rows": {"toml_file"},
     "alignment": {"conversion", "layouts"},
     "pipeline": {"alignment", "attention_rows", "conversion", "description", "layers", "layouts", "loading", "module_source", "readers", "renaming", "verification", "writers"},
     "document": set(),
     "inspection": {"conversion", "document", "layers", "layouts"},
-    "report": {"conversion", "document", "inspection"},
+    "report": {"conversion", "document", "inspection", "layouts"},
     "explain": {"conversion", "document", "inspection", "layouts", "explain_unprojected"},
     "explain_unprojected": {"document"},
-    "batch": {"attention_rows", "document", "hdf5", "inspection", "pipeline", "renaming", "report", "toml_file", "writers", "__init__"},
+    "batch": {"attention_rows", "child", "document", "hdf5", "inspection", "pipeline", "renaming", "report", "toml_file", "writers", "__init__"},
     "cli": {"alignment", "batch", "signals", "attention_rows", "document", "explain", "hdf5", "inspection", "layers", "pipeline", "readers", "report", "__init__"},
-    "__main__": {"cli", "signals"},
+    "__main__": {"cli", "signals", "streams"},
     "__init__": {"attention_rows", "batch", "conversion", "description", "layers", "layouts", "loading", "modules", "pipeline", "readers", "renaming", "verification", "writers"},
 }  # fmt: skip
 HEAVY = ("torch", "tensorflow", "keras", "jax")

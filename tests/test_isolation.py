@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -178,3 +179,45 @@ def test_links_in_a_folder_do_not_lead_out_of_it_but_in_the_cache_of_a_hub(sampl
     with pytest.raises(ReadError, match="'model.weights.h5' is a link to a file elsewhere"):
         read(folder)
     assert read(folder, trust=True).variables
+
+
+def test_a_process_that_was_stopped_is_given_up(samples, tmp_path, monkeypatch):
+    """Point 12 of issue 12: SIGSTOP takes no processor time, and nobody may wake the process again."""
+    monkeypatch.setattr(process, "patience", lambda seconds: 1.5)
+    chunked(tmp_path / "x.weights.h5")
+    with monkeypatch.context() as patch:
+        told = process.ask
+
+        def ask(request, fetch):
+            def stopping(start, size):
+                process._worker.process.send_signal(signal.SIGSTOP)
+                return fetch(start, size)
+
+            return told(request, stopping)
+
+        patch.setattr(_hdf5, "ask", ask)
+        began = time.monotonic()
+        with pytest.raises(
+            ReadError, match=r"x.weights.h5: .* said nothing for 2 s, and may have been stopped. Run it again."
+        ):
+            read(tmp_path / "x.weights.h5")
+    assert time.monotonic() - began < 20
+    assert read(tmp_path / "x.weights.h5").variables
+
+
+def test_a_process_that_waits_for_us_is_not_given_up(tmp_path, monkeypatch):
+    """A store may be slow to give the bytes that the process asks for."""
+    monkeypatch.setattr(process, "patience", lambda seconds: 1.5)
+    chunked(tmp_path / "x.weights.h5")
+    told, slept = process.ask, []
+
+    def ask(request, fetch):
+        def slow(start, size):
+            if not slept:
+                slept.append(time.sleep(4))
+            return fetch(start, size)
+
+        return told(request, slow)
+
+    monkeypatch.setattr(_hdf5, "ask", ask)
+    assert read(tmp_path / "x.weights.h5").variables and slept

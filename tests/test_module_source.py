@@ -1,12 +1,18 @@
 """``--module``: one file, torch alone, formatted, loads its target strictly and computes the same."""
 
+import ast
+import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
+from layer_cases import CASES, make_layer
+from strangers import NAMES
 
 import mha_convert
+from mha_convert.module_source import module_source
 
 TARGETS = [
     ("six_heads.keras", {}),
@@ -113,3 +119,54 @@ def test_a_failing_proof_leaves_neither(golden, tmp_path, monkeypatch):
             golden / "keras-3.15.1/vdim_large.keras", tmp_path / "x.pt", module=tmp_path / "modules.py"
         )
     assert not list(tmp_path.iterdir())
+
+
+def shape_of(text):
+    """The tree of the source without what its strings say."""
+    tree = ast.parse(text)
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    for node in strings:
+        node.value = ""
+    return ast.dump(tree), len(strings)
+
+
+def written(name, options):
+    """The source for a layer, a file, a target and a key of this name."""
+    layer = replace(make_layer(CASES[0]), name=name)
+    plan = mha_convert.plan([layer], **options)
+    if options.get("prefix") != "":
+        (item,) = plan.layers
+        keys = {rule.target: f"{name}.{rule.target}" for rule in item.rules}
+        plan = replace(plan, layers=(replace(item, prefix=f"{name}.", renamed=keys),))
+    return plan, module_source(plan, f"{name}.keras", f"{name}.safetensors")
+
+
+@pytest.mark.parametrize("options", [{}, {"prefix": ""}, {"layout": "separate", "names": "bert"}], ids=str)
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_strangers_text_is_text_in_the_source(name, options, tmp_path, monkeypatch):
+    """Point 1 of issue 12: names of sources, targets, layers and keys are strings of the source and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    ordinary = {**options} if options.get("prefix") == "" else {**options, "prefix": "p"}
+    plan, text = written(name, ordinary)
+    assert shape_of(text) == shape_of(written("ordinary", ordinary)[1])
+    text.encode()
+    space = {}
+    exec(compile(text, "module", "exec"), space)
+    model = space["build"]()
+    keys = [item.prefix + rule.target for item in plan.layers for rule in item.rules]
+    assert sorted(model.state_dict()) == sorted(keys)
+    if "own_keys" in space:
+        renamed = {item.key(rule.target): 0 for item in plan.layers for rule in item.rules}
+        assert sorted(space["own_keys"](renamed)) == sorted(keys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_layer_called_with_an_emoji_loads_its_target(samples, tmp_path):
+    """Point 12 of issue 12: JSON's pairs of surrogates are two characters in Python."""
+    prefix = "a\U0001f600"
+    mha_convert.convert_file(
+        samples / "six_heads.keras", tmp_path / "x.pt", module=tmp_path / "modules.py", prefix=prefix
+    )
+    code = "import torch, modules\nmodules.build().load_state_dict(torch.load('x.pt', weights_only=True), strict=True)"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert json.dumps(prefix) not in (tmp_path / "modules.py").read_text()

@@ -173,10 +173,40 @@ def test_step_by_step_targets_load(samples, tmp_path):
 
 def test_things_that_are_no_layers_are_refused():
     with pytest.raises(
-        mha_convert.LayerError, match="object: has no weights, expected a built keras.layers.MultiHeadAttention"
+        mha_convert.LayerError, match=r"object: is not a layer of Keras \(builtins.object\). Give a built keras.layers"
     ):
         mha_convert.from_keras_layer(object())
     with pytest.raises(mha_convert.LayerError, match="num_heads is 3 in the configuration, 2 in the arrays"):
         broken = live()
         broken.config["num_heads"] = 3
         mha_convert.from_keras_layer(broken)
+
+
+NO_PATHS = (None, 5, b"x.keras", ["x.keras"], {"a": 1}, np.ones(3), torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize("thing", NO_PATHS, ids=lambda thing: type(thing).__name__)
+def test_what_is_no_path_is_an_error_of_ours(samples, tmp_path, thing):
+    """Point 13 of issue 12: wherever a path belongs, with the next step."""
+    source, target = samples / "textbook.keras", tmp_path / "x.pt"
+    calls = (
+        lambda: mha_convert.read(thing),
+        lambda: mha_convert.convert_file(thing, target),
+        lambda: mha_convert.convert_file(source, thing),
+        lambda: mha_convert.verify_file(thing, target),
+        lambda: mha_convert.verify_file(source, thing),
+        lambda: mha_convert.align_file(thing, target),
+        lambda: mha_convert.align_file(source, thing),
+        lambda: mha_convert.load_modules(thing),
+        lambda: mha_convert.open_target(thing),
+        lambda: mha_convert.write(thing, []),
+        *([] if thing is None else [lambda: mha_convert.read(source, config=thing)]),
+        *([] if thing is None else [lambda: mha_convert.convert_file(source, target, module=thing)]),
+        *([] if thing is None else [lambda: mha_convert.convert_file(source, target, like=thing)]),
+    )
+    for call in calls:
+        with pytest.raises(
+            mha_convert.ReadError, match=r"(None|An object of class \w+): expected (a|the) path.*\. \w+"
+        ):
+            call()
+    assert not list(tmp_path.iterdir())

@@ -72,7 +72,7 @@ def test_all_reasons_and_the_way_to_convert_the_rest():
     with pytest.raises(mha_convert.LayoutError) as error:
         mha_convert.plan([good, bad])
     assert "sliding_window=3" in str(error.value) and "axes (-2,)" in str(error.value)
-    assert str(error.value).endswith("To convert the rest, give --layer 'encoder/good'.")
+    assert str(error.value).endswith("To convert the rest, give --layer encoder/good.")
 
 
 def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
@@ -86,8 +86,10 @@ def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
         "(additive_attention, attention, attention_2). It also holds AdditiveAttention 'additive_attention': "
         "keras.layers.AdditiveAttention is what its name and a scale look like, and no configuration tells what it "
         "computes; Attention 'attention': keras.layers.Attention is what its name and a scale look like, and no "
-        "configuration tells what it computes; Attention 'attention_2': keras.layers.Attention is what its name and a "
-        "scale look like, and no configuration tells what it computes. Look at it with `mha-convert inspect`."
+        "configuration tells what it computes; Attention 'attention_1': keras.layers.Attention is what its name looks "
+        "like, and it has no variables here: nothing to convert; Attention 'attention_2': keras.layers.Attention "
+        "is what its name and a scale look like, and no configuration tells what it computes. Attention of your own "
+        "code is described with --attention (docs/layers.md). `mha-convert inspect` lists everything."
     )
 
 

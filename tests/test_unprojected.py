@@ -124,7 +124,8 @@ def test_weights_alone_are_named(golden, tmp_path):
     findings = survey(mha_convert.read(source))
     assert not findings.layers
     named = {item.name: item for item in findings.lookalikes}
-    assert set(named) == {"attention", "additive_attention", "attention_2"}
+    assert set(named) == {"attention", "additive_attention", "attention_1", "attention_2"}  # as in the .keras
+    assert "has no variables here" in named["attention_1"].reason
     assert not any(item.blocking for item in named.values())
     assert named["additive_attention"].reason == (
         "keras.layers.AdditiveAttention is what its name and a scale look like, and no configuration tells what it "
@@ -182,7 +183,7 @@ def test_weights_that_contradict_the_configuration_are_refused(golden, tmp_path,
         mha_convert.convert_file(source, tmp_path / "x.safetensors")
     assert str(error.value) == (
         f"Layer 'attention' (Attention) is not converted: keras.layers.Attention {fact}. Save the model again. "
-        "To convert the rest, give --layer 'additive_attention' --layer 'attention_2'."
+        "To convert the rest, give --layer additive_attention --layer attention_2."
     )
     assert mha_convert.convert_file(source, tmp_path / "x.pt", layers=["additive_attention", "attention_2"]).proven
 

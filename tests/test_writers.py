@@ -138,7 +138,7 @@ def test_a_pickle_with_code_is_not_run(tmp_path):
             return (os.mkdir, (str(tmp_path / "ran"),))
 
     torch.save({"a": Evil()}, tmp_path / "x.pt")
-    with pytest.raises(mha_convert.ReadError, match=r"no state_dict that torch.load\(weights_only=True\) reads"):
+    with pytest.raises(mha_convert.ReadError, match=r"holds 'a', which is an object of posix.mkdir, expected a plain"):
         mha_convert.load_modules(tmp_path / "x.pt")
     assert not (tmp_path / "ran").exists()
 

@@ -8,15 +8,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from threading import Event, Lock, Timer
 from typing import Any
 
 from .. import __version__
+from ..child import python
 from .files import state_of
 
-PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from mha_convert.batch.worker import main; main()"
+MODULE = "mha_convert.batch.worker"
 ATTEMPTS = 2  # a process that was killed may have been killed by mistake
 GRACE = 5  # seconds to remove a draft
 
@@ -36,7 +36,7 @@ class Process:
         self.owner = os.getpid()
         self.is_wanted = True
         self.popen = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *sys.path],
+            python(MODULE),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

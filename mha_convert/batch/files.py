@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from ..locations import is_remote, locate, store_errors
+from ..locations import is_file, is_folder, is_remote, locate, open_binary, store_errors
 from .sources import INDEX
 
 CHUNK = 1 << 20
@@ -20,8 +20,8 @@ DATA_FILES = ".data-*-of-*"  # of a checkpoint, one or more
 def files_of(place: str) -> list[Path]:
     """The local files of a source: itself, a folder's, or an index with what it lists."""
     path = Path(place)
-    if path.is_dir():
-        return sorted(item for item in path.rglob("*") if item.is_file())
+    if is_folder(path):
+        return sorted(item for item in path.rglob("*") if is_file(item))
     if path.name.endswith(SHARD_INDEX):
         return [path, *sorted(path.parent.glob(f"{path.name.removesuffix(SHARD_INDEX)}_*.weights.h5"))]
     if path.name.endswith(INDEX):
@@ -88,14 +88,14 @@ def sha256_of(place: str) -> str | None:
     files = files_of(place)
     if files == [Path(place)]:
         return file_sha256(files[0])
-    home = Path(place) if Path(place).is_dir() else Path(place).parent
+    home = Path(place) if is_folder(Path(place)) else Path(place).parent
     lines = (f"{file_sha256(item)}  {item.relative_to(home).as_posix()}\n" for item in files)
     return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file's content."""
-    with path.open("rb") as file:
+    with open_binary(path) as file:
         return stream_sha256(file)
 
 

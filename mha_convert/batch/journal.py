@@ -12,8 +12,19 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import ReadError, WriteError, printable, reason
-from ..locations import StrPath, is_remote, locate, open_binary, publish, scratch_file, store_errors
-from .record import OUTCOMES, SourceReport
+from ..locations import (
+    StrPath,
+    exists,
+    is_endless,
+    is_remote,
+    locate,
+    open_binary,
+    publish,
+    scratch_file,
+    store_errors,
+)
+from ..small_files import lines_of
+from .record import SourceReport, is_a_record
 
 NAME = "report.jsonl"
 SEND_EVERY = 30  # seconds: an object in a store is replaced whole
@@ -28,7 +39,7 @@ def read_report(place: StrPath) -> Iterator[SourceReport]:
     path = locate(place)
     try:
         with store_errors(path), open_binary(path) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(lines_of(file, path), 1):
                 if line.endswith(b"\n"):
                     yield parse(line, number, path)
     except OSError as error:
@@ -38,11 +49,10 @@ def read_report(place: StrPath) -> Iterator[SourceReport]:
 def parse(line: bytes, number: int, path: Path) -> SourceReport:
     """One line."""
     try:
-        found = json.loads(line)
-        report = SourceReport(**found)
-        if report.outcome not in OUTCOMES or not isinstance(report.source, str):
+        report = SourceReport(**json.loads(line))
+        if not is_a_record(report):
             raise ValueError
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ReadError(
             f"{path}: line {number} is none of a report, expected what batch writes. Give a {NAME} of mha-convert."
         ) from error
@@ -92,6 +102,10 @@ def open_journal(folder: Path, *, keep: bool) -> Journal:
             local = scratch_file(NAME)
             local.write_bytes(whole_lines(place) if keep else b"")
             return Journal(place, local, local.open("ab"))
+        if is_endless(place):
+            raise WriteError(
+                f"{place}: is a device, pipe or socket, expected a file. Remove it, or give another --out."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         file = place.open("ab")
         lock(file, place)
@@ -104,7 +118,7 @@ def open_journal(folder: Path, *, keep: bool) -> Journal:
 def whole_lines(place: Path) -> bytes:
     """What is in the report, up to its last line end."""
     with store_errors(place):
-        if not place.exists():
+        if not exists(place):
             return b""
         with open_binary(place) as file:
             content = file.read()

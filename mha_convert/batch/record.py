@@ -1,6 +1,7 @@
 """One source's line in the report."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -20,6 +21,7 @@ class SourceReport:
             killed process, or no end in time).
         error: ``kind``, the error's class or what ended the process, and ``message``, one line.
         proven: whether every layer was compared, and passed.
+        as_described: names of the layers that are proven as a row of ``--attention`` describes them, and no further.
         reference: what with; None where nothing was.
         layers: of each, its name, prefix, placement, module and ledger (numbers of parameters).
         proof: ``comparisons``, and of the worst one its ``relative`` difference and ``bound``; None without a proof.
@@ -41,6 +43,7 @@ class SourceReport:
     outcome: Outcome
     error: Mapping[str, str] | None = None
     proven: bool = False
+    as_described: Sequence[str] = ()
     reference: str | None = None
     layers: Sequence[Mapping[str, Any]] = ()
     proof: Mapping[str, Any] | None = None
@@ -58,3 +61,53 @@ class SourceReport:
     def as_json(self) -> dict[str, Any]:
         """The line of ``report.jsonl``."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+def is_text(value: Any) -> bool:
+    """Any text."""
+    return isinstance(value, str)
+
+
+def is_count(value: Any) -> bool:
+    """A whole number that sums and tables can take."""
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def is_duration(value: Any) -> bool:
+    """Seconds."""
+    return is_count(value) or (type(value) is float and math.isfinite(value) and value >= 0)
+
+
+def is_error(value: Any) -> bool:
+    """Kind and message of what went wrong."""
+    return isinstance(value, dict) and is_text(value.get("kind")) and is_text(value.get("message"))
+
+
+def is_layers(value: Any) -> bool:
+    """Layers with their ledgers."""
+    return isinstance(value, list | tuple) and all(
+        isinstance(layer, dict) and isinstance(layer.get("ledger"), dict) and is_count(layer["ledger"].get("source"))
+        for layer in value
+    )
+
+
+# What of a line is used again, whoever wrote it; None is allowed where a record may have it.
+FORMS: dict[str, Callable[[Any], bool]] = {
+    "source": is_text,
+    "target": lambda value: value is None or is_text(value),
+    "outcome": lambda value: value in OUTCOMES,
+    "error": lambda value: value is None or is_error(value),
+    "proven": lambda value: isinstance(value, bool),
+    "layers": is_layers,
+    "source_sha256": lambda value: value is None or is_text(value),
+    "target_sha256": lambda value: value is None or is_text(value),
+    "state": lambda value: value is None or is_text(value),
+    "settings": is_text,
+    "seconds": is_duration,
+    "peak_memory": lambda value: value is None or is_count(value),
+}
+
+
+def is_a_record(report: SourceReport) -> bool:
+    """Whether a line that was read has the form of one that ``batch`` writes, in all that is used of it."""
+    return all(form(getattr(report, name)) for name, form in FORMS.items())

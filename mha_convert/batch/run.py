@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import LayoutError, ReadError, WriteError, printable
-from ..locations import StrPath, is_remote, locate, name_of, store_errors
+from ..locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
 from ..pipeline import without_suffix
 from ..writers import SUFFIXES, open_target
 from .converting import convert_source, end_processes
@@ -168,7 +168,7 @@ def stem(source: Source, keep_suffix: bool) -> str:
 def report_of(folder: Path) -> Iterator[SourceReport]:
     """The lines of an earlier run; none where there was none."""
     with store_errors(folder):
-        if (folder / NAME).exists():
+        if exists(folder / NAME):
             yield from read_report(str(folder / NAME))
 
 
@@ -184,7 +184,7 @@ def is_finished(task: Task, report: SourceReport | None) -> bool:
     state = state_of(task["source"])
     if state is not None and state == report.state:
         return True
-    with suppress(OSError):
+    with suppress(OSError, ReadError):  # whoever converts it says what is wrong
         return report.source_sha256 is not None and sha256_of(task["source"]) == report.source_sha256
     return False
 
@@ -193,7 +193,9 @@ def is_intact(target: str, report: SourceReport) -> bool:
     """Whether the target is where the report says, byte for byte; one in a store only has to be there."""
     path = locate(target)
     with store_errors(path):
-        if report.target != target or not path.exists():
+        if report.target != target or not exists(path):
+            return False
+        if not is_remote(path) and is_endless(path):
             return False
         return is_remote(path) or file_sha256(path) == report.target_sha256
 
@@ -205,9 +207,9 @@ def refuse_existing(tasks: Sequence[Task], folder: Path, earlier: Mapping[str, S
         WriteError: a report or a target is there, and nobody said what to do with it.
     """
     with store_errors(folder):
-        if not resume and (folder / NAME).exists():
+        if not resume and exists(folder / NAME):
             raise WriteError(f"{folder / NAME}: is of an earlier run. Give --resume to go on, or --overwrite.")
-        taken = [task["target"] for task in tasks if locate(task["target"]).exists()]
+        taken = [task["target"] for task in tasks if exists(locate(task["target"]))]
     known = {report.target for report in earlier.values()}
     foreign = [target for target in taken if not (resume and (target in known or is_ours(target)))]
     if foreign:

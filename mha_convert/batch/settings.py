@@ -13,11 +13,12 @@ from typing import Any
 
 from ..attention_rows import TABLE as ATTENTION
 from ..attention_rows import Attention, read_attention
-from ..errors import LayoutError, ReadError, printable
-from ..locations import StrPath, is_url, locate, open_binary
+from ..errors import LayoutError, ReadError, printable, reason
+from ..locations import StrPath, is_file, is_link_out, is_remote, is_url, locate, open_binary, store_errors
 from ..renaming import TABLE as RENAME
 from ..renaming import read_renames
 from ..toml_file import read_toml
+from .files import stream_sha256
 
 Settings = dict[str, Any]
 OPTIONS = {  # of ``convert_file``, and what they are where nobody says otherwise
@@ -103,6 +104,8 @@ def read_settings(path: str) -> Settings:
                 "Give other options on the command line."
             )
         option, kind = TAKEN[name]
+        if kind is list and not value:
+            raise ReadError(f"{path}: '{name}' is an empty list, expected at least one entry. Leave it out.")
         if not is_a(kind, value):
             raise ReadError(f"{path}: '{name}' is {type(value).__name__}, expected {TYPES[kind]}. Correct it.")
         found[option] = beside(path, name, value) if name in FILES else value
@@ -123,7 +126,15 @@ def beside(path: str, name: str, file: str) -> str:
         raise ReadError(
             f"{path}: '{name}' is '{printable(file)}', expected the name of a file beside it. Put it there."
         )
-    return str(locate(path).parent / file)
+    folder = locate(path).parent
+    found = folder / file
+    if not is_file(found):
+        what = f"'{name}' names '{printable(file)}', and there is no such file beside it"
+        raise ReadError(f"{path}: {what}. Put it there, or leave the line out.")
+    if not is_remote(folder) and is_link_out(folder, found):
+        what = f"'{name}' names '{printable(file)}', a link to a file elsewhere, which is not followed"
+        raise ReadError(f"{path}: {what}. Copy the file into the folder.")
+    return str(found)
 
 
 def digest(settings: Settings) -> str:
@@ -134,6 +145,14 @@ def digest(settings: Settings) -> str:
 
 
 def content_digest(place: StrPath) -> str:
-    """SHA-256 of a file of the options."""
-    with open_binary(locate(place)) as file:
-        return sha256(file.read()).hexdigest()
+    """SHA-256 of a file of the options.
+
+    Raises:
+        ReadError: it is missing, or no file.
+    """
+    path = locate(place)
+    try:
+        with store_errors(path), open_binary(path) as file:
+            return stream_sha256(file)
+    except OSError as error:
+        raise ReadError(f"{printable(place)}: cannot be read: {reason(error)}. Check the path.") from error

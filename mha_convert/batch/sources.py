@@ -10,7 +10,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import ReadError, reason
-from ..locations import STANDARD_INPUT, StrPath, is_remote, is_url, locate, store_errors, without_query
+from ..limits import LIST as LONGEST_LIST
+from ..locations import (
+    STANDARD_INPUT,
+    StrPath,
+    exists,
+    is_folder,
+    is_remote,
+    is_url,
+    locate,
+    store_errors,
+    without_query,
+)
+from ..small_files import read_small
 
 LIST = "@"
 MAGIC, URL_MAGIC = re.compile(r"[*?[]"), re.compile(r"[*[]")  # a question mark in a URL begins its query
@@ -71,8 +83,7 @@ def listed(places: Iterable[str]) -> Iterator[str]:
             continue
         path = locate(place.removeprefix(LIST))
         try:
-            with store_errors(path):
-                lines = path.read_text("utf-8").splitlines()
+            lines = read_small(path, LONGEST_LIST, "places", "Split it into several lists").decode("utf-8").splitlines()
         except (OSError, ValueError) as error:
             why = reason(error) if isinstance(error, OSError) else "it is no text in UTF-8"
             raise ReadError(f"{path}: the list cannot be read: {why}. Check the path.") from error
@@ -81,7 +92,7 @@ def listed(places: Iterable[str]) -> Iterator[str]:
 
 def matches(place: str) -> list[str]:
     """What a glob matches, sorted; a place without stars is itself."""
-    if not (URL_MAGIC if is_url(place) else MAGIC).search(place) or (not is_url(place) and Path(place).exists()):
+    if not (URL_MAGIC if is_url(place) else MAGIC).search(place) or (not is_url(place) and exists(Path(place))):
         return [place]
     if not is_url(place):
         return globbed(place)
@@ -110,7 +121,7 @@ def is_searched(place: str) -> bool:
     """Whether it is a folder of models, and not a model itself."""
     path = locate(place)
     with store_errors(path):
-        return path.is_dir() and not is_model({item.name for item in path.iterdir()})
+        return is_folder(path) and not is_model({item.name for item in path.iterdir()})
 
 
 def is_model(names: set[str]) -> bool:
@@ -203,4 +214,4 @@ def settings_beside(place: str) -> str | None:
     path = locate(place)
     beside = path.parent / SETTINGS
     with store_errors(path):
-        return str(beside) if beside.exists() else None
+        return str(beside) if exists(beside) else None

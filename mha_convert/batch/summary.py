@@ -20,6 +20,7 @@ class Summary:
     outcomes: Counter[str] = field(default_factory=Counter)
     layers: int = 0
     unproven: int = 0
+    as_described: int = 0
     parameters: int = 0
     seconds: float = 0.0
     peak_memory: int = 0
@@ -30,6 +31,7 @@ class Summary:
         self.outcomes[report.outcome] += 1
         self.layers += len(report.layers)
         self.unproven += report.outcome == CONVERTED and not report.proven
+        self.as_described += len(report.as_described) if report.proven else 0
         self.parameters += sum(layer["ledger"]["source"] for layer in report.layers)
         self.seconds += report.seconds
         self.peak_memory = max(self.peak_memory, report.peak_memory or 0)
@@ -71,8 +73,17 @@ def line(report: SourceReport) -> str:
     source = printable(report.source)
     if report.outcome == CONVERTED:
         count = f"{len(report.layers)} layer{'s' * (len(report.layers) != 1)}"
-        return f"converted {source} ({count}, {'proven' if report.proven else 'NOT PROVEN'}, {report.seconds:.1f} s)"
+        return f"converted {source} ({count}, {verdict(report)}, {report.seconds:.1f} s)"
     return f"{report.outcome}: {source}" if report.outcome in FINISHED else f"{report.outcome}: {failure(report)}"
+
+
+def verdict(report: SourceReport) -> str:
+    """Whether its layers are proven, and which of them only as rows of ``--attention`` describe them."""
+    if not report.proven:
+        return "NOT PROVEN"
+    described = len(report.as_described)
+    count = f"{described} of them " if described < len(report.layers) else ""
+    return f"proven, {count}as --attention describes them" if described else "proven"
 
 
 def failure(report: SourceReport) -> str:
@@ -96,6 +107,11 @@ def summary_as_text(summary: Summary, *, earlier: int = 0, left: int = 0, every:
         parts.append(f"{left:,} sources were not begun. Go on with --resume.")
     if summary.unproven:
         parts.append(f"NOT PROVEN: {summary.unproven:,} targets. Check them with `mha-convert verify`.")
+    if summary.as_described:
+        parts.append(
+            f"Proven as --attention describes them: {summary.as_described:,} layers. That the rows are right is not "
+            "proven; compare with your own code's outputs."
+        )
     for (outcome, kind, what), sources in sorted(summary.failures.items(), key=by_number):
         parts += ["", f"{outcome}, {kind}, {len(sources):,} ×: {printable(what, 2000)}"]
         shown = sources if every else sources[:NAMED]
@@ -119,6 +135,7 @@ def summary_as_json(summary: Summary, *, earlier: int = 0, left: int = 0) -> dic
         "layers": summary.layers,
         "parameters": summary.parameters,
         "unproven": summary.unproven,
+        "as_described": summary.as_described,
         "seconds": round(summary.seconds, 3),
         "peak_memory": summary.peak_memory,
         "failures": [

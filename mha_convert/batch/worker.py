@@ -150,6 +150,7 @@ def converted(report: "Report") -> dict[str, Any]:
         "target": report.target,
         "outcome": "converted",
         "proven": report.proven,
+        "as_described": list(report.described),
         "reference": report.reference,
         "layers": [{name: layer[name] for name in LAYER_FACTS} for layer in layers],
         "proof": worst(report.comparisons),

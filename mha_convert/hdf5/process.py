@@ -6,20 +6,75 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
-from threading import Lock
+from threading import Condition, Lock, Thread
+from time import monotonic, sleep
 from typing import IO, Any
 
+from ..child import python
 from ..errors import ReadError
 from .messages import receive, send
 
 Fetch = Callable[[int, int], bytes]
 MOST = 1 << 30  # bytes of an answer's JSON
-PROGRAM = "import sys; sys.path += sys.argv[1:]; from mha_convert.hdf5.worker import main; main()"
+SILENCE = 60.0  # seconds by the clock that a busy machine may add to those of a processor
+LOOK_AGAIN = 1.0  # second
+SILENT = 1 << 16  # no return code
+MODULE = "mha_convert.hdf5.worker"
 NO_PLUGINS = "::"
 NOT_OURS = ("HDF5_", "PYTHON")
+
+
+class Watch:
+    """Ends a process that says nothing for too long: one that was stopped takes no processor time, which is limited."""
+
+    def __init__(self) -> None:
+        self.changed = Condition()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.patience, self.until, self.gave_up = 0.0, inf, False
+        self.thread: Thread | None = None
+
+    @contextmanager
+    def over(self, process: "subprocess.Popen[bytes]", patience: float) -> Iterator[None]:
+        """Watch over the block; 0 waits for ever."""
+        self.patience, self.gave_up = patience, False
+        self.expect()
+        if patience:
+            with self.changed:
+                self.process = process
+                self.changed.notify()
+            if self.thread is None or not self.thread.is_alive():  # a fork has none
+                self.thread = Thread(target=self.wait, daemon=True)
+                self.thread.start()
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.process = None
+
+    def expect(self) -> None:
+        """From now on the process is to say something."""
+        self.until = monotonic() + self.patience
+
+    def pause(self) -> None:
+        """From now on it waits for us."""
+        self.until = inf
+
+    def wait(self) -> None:
+        """Kill the process when its time is over; what waits for it then hears that it is gone."""
+        while True:
+            with self.changed:
+                while self.process is None:
+                    self.changed.wait()
+                left = self.until - monotonic()
+                if left <= 0:
+                    self.gave_up = True
+                    self.process.kill()
+                    self.process = None
+            sleep(min(max(left, 0.0), LOOK_AGAIN))
 
 
 class Worker:
@@ -29,6 +84,7 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
         self.owner = 0
         self.lock = Lock()
+        self.watch = Watch()
 
     def start(self) -> subprocess.Popen[bytes]:
         """Begin early: it loads h5py while we load the rest."""
@@ -40,7 +96,7 @@ class Worker:
         environment["OPENBLAS_NUM_THREADS"] = "1"
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", PROGRAM, *folders()],
+                python(MODULE, folders=folders(), site=False),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -58,21 +114,26 @@ class Worker:
         """The answer and its payload; ``fetch(start, size)`` gives bytes of the file.
 
         Raises:
-            EOFError: the process ended; its return code is the argument.
+            EOFError: the process ended; its return code is the argument, or ``SILENT``.
         """
         with self.lock:
             process = self.start()
             assert process.stdin and process.stdout
             try:
-                send(process.stdin, request)
-                while True:
-                    answer = receive(process.stdout, MOST)
-                    if "start" not in answer:
-                        return answer, exactly(process.stdout, answer["payload"])
-                    process.stdin.write(fetch(answer["start"], answer["size"]))
-                    process.stdin.flush()
+                with self.watch.over(process, patience(request["seconds"])):
+                    send(process.stdin, request)
+                    while True:
+                        answer = receive(process.stdout, MOST)
+                        if "start" not in answer:
+                            return answer, exactly(process.stdout, answer["payload"])
+                        self.watch.pause()
+                        content = fetch(answer["start"], answer["size"])
+                        self.watch.expect()
+                        process.stdin.write(content)
+                        process.stdin.flush()
             except (EOFError, BrokenPipeError, ValueError) as error:
-                raise EOFError(self.stop()) from error
+                code = self.stop()
+                raise EOFError(SILENT if self.watch.gave_up else code) from error
             except BaseException:  # an interrupted exchange cannot be taken up again
                 self.stop()
                 raise
@@ -105,6 +166,11 @@ class Worker:
             process.returncode = 0
 
 
+def patience(seconds: float) -> float:
+    """Seconds by the clock for what may take so many of a processor; 0 is any number."""
+    return seconds and SILENCE + 10 * seconds
+
+
 def exactly(source: IO[bytes], size: int) -> bytes:
     """``size`` bytes."""
     content = source.read(size)
@@ -122,6 +188,11 @@ def folders() -> list[str]:
 
 def why_ended(code: int, seconds: float) -> tuple[str, str]:
     """What a return code says of the file: the kind of refusal, and the fact."""
+    if code == SILENT:
+        return (
+            "silent",
+            f"is read by a process that said nothing for {patience(seconds):.0f} s, and may have been stopped",
+        )
     if hasattr(signal, "SIGXCPU") and code in (-signal.SIGXCPU, -signal.SIGKILL):
         return "limit", f"takes the HDF5 library more than {seconds:.0f} s to read"
     name = signal.Signals(-code).name if code < 0 else f"code {code}"

@@ -5,12 +5,12 @@ and not converted), or None. Types are asked in order; the first answer counts.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from ..datatypes import AnyAttention, AttentionLayer, AttentionRow, Checkpoint, Group, Layer, Lookalike, PlainLayer
-from ..errors import LayerError, printable
+from ..errors import LayerError, listed, printable
 from . import (
     companions,
     hand_written,
@@ -35,6 +35,8 @@ LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, unclear, unprojected
 COMPANIONS: tuple[companions.Companion, ...] = (layer_normalization.ROW,)
 KINDS = ("MultiHeadAttention", "GroupQueryAttention", *unprojected.KINDS, *(row.kind for row in COMPANIONS))
 
+MOST_NAMED = 4  # layers of one fact
+
 
 @dataclass(frozen=True, slots=True)
 class Findings:
@@ -57,6 +59,9 @@ def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tu
 
     Names are unique: where two layers have one name, both are called by their place in the file.
 
+    Arrays are read in two cases only: of layers that legacy HDF5 may hold twice, to compare them, and of quantized
+    kernels of which neither names, shapes nor the configuration show how they are stored.
+
     Args:
         checkpoint: from ``read``.
         rows: hand-written attention, from ``read_attention``.
@@ -76,9 +81,15 @@ def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Finding
     told = hand_written_rows.find(checkpoint.root, rows)
     found = visit(checkpoint.root, (), told)
     layers = [item for item in found if isinstance(item, AnyAttention)]
+    taken = {variable.path for layer in layers for variable in layer.stored_variables}
+    finished, named = dict[int, AttentionLayer](), set[str]()
+    for group in checkpoint.root.walk() if told else ():
+        for described in told.get(id(group), []):
+            finished[id(described)], left = hand_written_rows.with_leftovers(described, group, taken)
+            named |= left
+    layers = [finished.get(id(layer), layer) for layer in layers]
     layers = merged(layers) if checkpoint.repeats_shared_layers else layers
-    taken = {variable.path for items in told.values() for layer in items for variable in layer.stored_variables}
-    lookalikes = tuple(item for item in found if isinstance(item, Lookalike) and not is_taken(item, taken))
+    lookalikes = tuple(item for item in found if isinstance(item, Lookalike) and not is_told(item, taken, named))
     others = list(companions.find(checkpoint.root, COMPANIONS))
     return Findings(
         with_unique_names(layers),
@@ -88,10 +99,21 @@ def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Finding
     )
 
 
-def is_taken(item: Lookalike, taken: set[str]) -> bool:
-    """Whether layers that the user described hold every kernel of it."""
+def is_told(item: Lookalike, taken: Set[str], named: Set[str]) -> bool:
+    """Whether some kernels of it are converted, and a caution of their layer names the others."""
     kernels = {variable.path for variable in item.variables if len(variable.shape) > 1}
-    return bool(kernels) and kernels <= taken
+    return bool(kernels & taken) and kernels <= taken | named
+
+
+def told_once(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Layers' names and facts, as subject and fact: one that several layers share is told once for all of them."""
+    names: dict[str, list[str]] = {}
+    for name, fact in facts:
+        names.setdefault(fact, []).append(name)
+    return [
+        (f"layer {listed(own, 1)}" if len(own) == 1 else f"each of {len(own)} layers ({listed(own, MOST_NAMED)})", fact)
+        for fact, own in names.items()
+    ]
 
 
 def visit(
@@ -101,12 +123,10 @@ def visit(
     own = told.get(id(group), [])
     matches = (layer_type.match(group, ancestors) for layer_type in LAYER_TYPES)
     found: AnyAttention | Lookalike | None = next((match for match in matches if match is not None and not own), None)
-    if isinstance(found, AnyAttention):
-        return [found]
     below = [item for child in group.children.values() for item in visit(child, (*ancestors, group), told)]
     if own:
         return [*own, *below]
-    if found:
+    if found:  # a layer may lie in one, or in a group of which the names made one
         return [found, *(item for item in below if isinstance(item, AnyAttention) or item.blocking)]
     other = None if below else hand_written.match_by_name(group)
     return [other] if other else below
@@ -169,12 +189,16 @@ def select(layers: Sequence[Layer], names: Sequence[str] | None) -> tuple[Layer,
     """The layers called ``names``, in that order; all of them for None.
 
     Raises:
-        LayerError: a name is not among them; the message lists those that are.
+        LayerError: a name is not among them, and the message lists those that are; or there is no name at all.
     """
     if names is None:
         return tuple(layers)
+    if not names:
+        raise LayerError(
+            "Layers: an empty list, expected at least one name. Name one, or leave --layer (layers=) out for all."
+        )
     by_name = {layer.name: layer for layer in layers}
-    unknown = [name for name in names if name not in by_name]
+    unknown = [name for name in names if not isinstance(name, str) or name not in by_name]
     if unknown:
         known = ", ".join(printable(name) for name in by_name) or "none"
         raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its layers are: {known}.")

@@ -3,10 +3,10 @@
 Kernels of rank 2 do not show the number of heads: ``hand_written_rows`` converts them where the user tells it.
 """
 
-import re
-
 from ..datatypes import ROLES, Group, Lookalike, Variable
 from ..errors import printable
+from ..shell import option
+from .hand_written_settings import heads_said, places_of
 
 TRIPLES = (
     ("query", "key", "value"),
@@ -15,11 +15,13 @@ TRIPLES = (
     ("q_proj", "k_proj", "v_proj"),
     ("q_dense", "k_dense", "v_dense"),
     ("q_linear", "k_linear", "v_linear"),
+    ("q_lin", "k_lin", "v_lin"),
+    ("query_projector", "key_projector", "value_projector"),
     ("wq", "wk", "wv"),
     ("w_q", "w_k", "w_v"),
     ("q", "k", "v"),
 )
-PLAIN_VARIABLES = {"kernel", "bias", "gamma", "beta", "0", "1"}
+PLAIN_VARIABLES = (("kernel", "bias"), ("0", "1"))
 
 
 def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
@@ -30,12 +32,17 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> Lookalike | None:
     for triple in TRIPLES:
         if all(name in kernels for name in triple):
             shapes = ", ".join(f"{name} {kernels[name].shape}" for name in triple)
+            said = heads_said(places_of(group, ancestors, {}))
+            heads = said.value if said and all(kernels[name].shape[1] % said.value == 0 for name in triple) else "N"
+            by = f"; {said}" if said and heads != "N" else ""
+            row = f"{group.name}:num_heads={heads},{roles(group, triple)}"
             return Lookalike(
                 name=group.name,
                 kind="perhaps hand-written attention",
-                reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads",
-                next_step=f"If it is, give --attention '{printable(group.name)}:num_heads=N,{roles(group, triple)}'",
+                reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads{by}",
+                next_step=f"If it is, give {option('--attention', row)}",
                 blocking=False,
+                described="row",
                 variables=inside(group),
             )
     return None
@@ -47,7 +54,7 @@ def roles(group: Group, triple: tuple[str, ...]) -> str:
     named = dict(zip(ROLES, (stored[name] for name in triple), strict=False))
     left = [name for name in matrices(group) if name not in named.values()]
     named["output"] = left[0] if len(left) == 1 else "NAME"
-    return ",".join(f"{role}={printable(name)}" for role, name in named.items())
+    return ",".join(f"{role}={name}" for role, name in named.items())
 
 
 def matrices(group: Group) -> dict[str, Variable]:
@@ -61,23 +68,51 @@ def matrices(group: Group) -> dict[str, Variable]:
 
 
 def match_by_name(group: Group) -> Lookalike | None:
-    """A group that calls itself attention, holds arrays, and is none of the kinds that are known."""
-    name = group.config.class_name if group.config else group.name.rpartition("/")[2]
-    variables = inside(group)
-    if not re.search("attention", name, re.IGNORECASE) or not any(len(v.shape) > 1 for v in variables):
+    """A group of which class or name says attention, that holds arrays, and is none of the kinds that are known."""
+    config, variables = group.config, inside(group)
+    if not variables or not (is_attention_by_class(group) or is_attention_by_name(group)):
         return None
-    if set(group.variables) <= PLAIN_VARIABLES and len(variables) == len(group.variables) <= 2:
-        return None  # one Dense or LayerNormalization that has "attention" in its name
     shapes = ", ".join(f"{printable(short(v.path))} {v.shape}" for v in variables[:4])
     more = f" and {len(variables) - 4} more" if len(variables) > 4 else ""
     return Lookalike(
         name=group.name,
-        kind=printable(group.config.title if group.config else "attention by name"),
+        kind=printable(config.title if config else "attention by name"),
         reason=f"its arrays are not the four kernels of MultiHeadAttention: {shapes}{more}",
         next_step="Port this layer by hand",
-        blocking=name == "MultiHeadAttention" and group.config is not None and group.config.registered_name is None,
+        blocking=config is not None and config.class_name == "MultiHeadAttention" and not config.is_own,
+        described="perhaps",
         variables=variables,
     )
+
+
+def is_attention_by_class(group: Group) -> bool:
+    """Whether the configuration says so."""
+    return group.config is not None and says_attention(group.config.class_name)
+
+
+def is_attention_by_name(group: Group) -> bool:
+    """Whether the layer's name says so, of what may be attention: no other class of Keras' own, and no ``Dense``.
+
+    The same for a file with a configuration and without one, as far as both can tell.
+    """
+    config = group.config
+    is_other_class = config is not None and not config.is_own and not config.is_model
+    holds_matrix = any(len(variable.shape) > 1 for variable in inside(group))
+    return says_attention(group.name.rpartition("/")[2]) and holds_matrix and not is_other_class and not is_plain(group)
+
+
+def says_attention(name: str) -> bool:
+    """Whether the word is in it."""
+    return "attention" in name.lower()
+
+
+def is_plain(group: Group) -> bool:
+    """Whether it can be one Dense, EinsumDense or convolution: a kernel, and a bias with the kernel's last axes."""
+    names = next((names for names in PLAIN_VARIABLES if set(group.variables) <= set(names)), None)
+    if names is None or len(inside(group)) > len(group.variables) or names[0] not in group.variables:
+        return False
+    kernel, bias = (group.variables[name].shape if name in group.variables else () for name in names)
+    return len(bias) < len(kernel) and kernel[len(kernel) - len(bias) :] == bias
 
 
 def inside(group: Group) -> tuple[Variable, ...]:

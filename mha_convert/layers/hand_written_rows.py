@@ -4,20 +4,25 @@ The kernels that layers get are views of the stored ones, with Keras' axes; noth
 them.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 
 from ..datatypes import ROLES, Array, AttentionLayer, AttentionRow, Group, Projection, Variable
 from ..errors import LayerError, printable
+from ..patterns import Star, compiled
+from . import hand_written_settings as settings
 from .absent_bias import no_bias
 from .multi_head_attention import GQA, MHA
 from .storages import FLOATS, in_sequence
 
 Stored = tuple[Variable, Variable | None]
-STARS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
-STAR = re.compile(r"(\*\*/|\*\*|\*)")
+STARS = {"**/": Star(levels="/"), "**": Star(), "*": Star(stops="/")}
 MODEL, UNNAMED = ".", "attention"
+MOST_LEFT = 6  # in one caution
+SEEDS = ("seed_generator", "seed_generator_state")  # of dropout
 
 
 def find(root: Group, rows: Sequence[AttentionRow]) -> dict[int, list[AttentionLayer]]:
@@ -30,9 +35,10 @@ def find(root: Group, rows: Sequence[AttentionRow]) -> dict[int, list[AttentionL
     found: dict[int, list[AttentionLayer]] = {}
     uses: dict[str, str] = {}
     names: set[tuple[str, str]] = set()
+    around = dict(lineages(root)) if rows else {}
     for row in rows:
         for group in chosen(root, row):
-            layer = describe(group, row)
+            layer = describe(group, row, around[id(group)])
             subject = f"{subject_of(row)}: layer '{printable(layer.name)}'"
             for what, path in fillings(layer):
                 if path in uses:
@@ -46,6 +52,13 @@ def find(root: Group, rows: Sequence[AttentionRow]) -> dict[int, list[AttentionL
             names.add((layer.name, layer.path))
             found.setdefault(id(group), []).append(layer)
     return found
+
+
+def lineages(group: Group, ancestors: tuple[Group, ...] = ()) -> Iterator[tuple[int, tuple[Group, ...]]]:
+    """What is around each group, outermost first, by the group's ``id``."""
+    yield id(group), ancestors
+    for child in group.children.values():
+        yield from lineages(child, (*ancestors, group))
 
 
 def fillings(layer: AttentionLayer) -> Iterator[tuple[str, str]]:
@@ -63,8 +76,8 @@ def subject_of(row: AttentionRow) -> str:
 
 def chosen(root: Group, row: AttentionRow) -> list[Group]:
     """The groups that a row's path matches; of those that stars match, the ones that hold any of its kernels."""
-    expression = re.compile("".join(STARS.get(part, re.escape(part)) for part in STAR.split(row.path)), re.DOTALL)
-    groups = [group for group in root.walk() if group.name and expression.fullmatch(group.name)]
+    pattern = compiled(row.path, STARS)
+    groups = [group for group in root.walk() if group.name and pattern.fits(group.name)]
     if row.path == MODEL:
         groups = [root]
     if not groups:
@@ -90,7 +103,7 @@ def parts(group: Group) -> dict[str, Group | Variable]:
     return found
 
 
-def describe(group: Group, row: AttentionRow) -> AttentionLayer:
+def describe(group: Group, row: AttentionRow, ancestors: Sequence[Group]) -> AttentionLayer:
     """The layer, with kernels of rank 3."""
     subject = f"{subject_of(row)}: '{printable(group.name or MODEL)}'"
     known = parts(group)
@@ -103,21 +116,27 @@ def describe(group: Group, row: AttentionRow) -> AttentionLayer:
         raise LayerError(
             f"{subject} does not fit: {'; '.join(facts)}. Give the sizes and names of the model's own code."
         )
-    has_bias = any(bias is not None for _, bias in stored.values())
-    doubt = group.doubt
-    key_dim = stored["query"][0].shape[1] // row.num_heads
-    caution = (
-        f"its heads are not in the file: num_heads={row.num_heads} and the roles of its kernels were given, and "
-        f"softmax(q · k / sqrt({key_dim})) · v with heads as consecutive blocks of columns is taken, which nothing in "
-        "the file proves; compare with your own code's outputs"
-    )
+    width = stored["query"][0].shape[1]
+    key_dim = width // row.num_heads
+    scale = scale_of(row, key_dim, width)
+    places = settings.places_of(group, ancestors, containers(known, row))
+    dense_layers = {role: part for role, name in row.kernels.items() if isinstance(part := known[name], Group)}
+    refuse_contradictions(subject, row, places, width, dense_layers, stored)
     bare = [role for role, (_, bias) in stored.items() if bias is None]
+    has_bias = len(bare) < len(stored)
+    said = list(settings.remarks(places))
+    changing = (
+        *settings.projection_remarks(dense_layers),
+        *(fact for fact, changes in said if changes),
+        *settings.bias_remarks(places, len(stored) - len(bare), len(stored)),
+        *other_scale(row, places, key_dim, scale),
+    )
+    caution = taken_for_granted(row, places, key_dim, scale)
     zeros = (
         f"its {', '.join(bare)} {'has' if len(bare) == 1 else 'have'} no bias, and zeros are put in its place, which "
+        "the ledger counts as parameters"
     )
-    zeros += "the ledger counts as parameters"
-    beside = unnamed(known, row, stored)
-    rest = f"beside them the file holds {', '.join(beside)}, which no field names and nothing converts"
+    doubt = group.doubt
     made = {role: projection(role, *stored[role], heads[role], has_bias) for role in ROLES}
     return AttentionLayer(
         name=row.name or group.name or UNNAMED,
@@ -128,16 +147,162 @@ def describe(group: Group, row: AttentionRow) -> AttentionLayer:
         value=made["value"],
         output=made["output"],
         class_name=group.config.title if group.config else None,
+        has_config=group.config is not None and not group.is_model,
         cautions=(
             caution,
-            *([rest] if beside else []),
+            *changing,
+            *(fact for fact, changes in said if not changes),
             *([zeros] if has_bias and bare else []),
             *([doubt] if doubt else []),
         ),
         assumed=doubt,
-        more=caution,
+        more="; ".join((*changing, caution)),
         row=row,
+        scale=scale,
     )
+
+
+def scale_of(row: AttentionRow, key_dim: int, width: int) -> float | None:
+    """What scores are multiplied by, where that is not ``1/sqrt(key_dim)``."""
+    usual, words = key_dim**-0.5, {"1/sqrt(key_dim)": key_dim**-0.5, "1/sqrt(width)": width**-0.5}
+    scale = usual if row.scale is None else words[row.scale] if isinstance(row.scale, str) else float(row.scale)
+    return None if math.isclose(scale, usual) else scale
+
+
+def taken_for_granted(row: AttentionRow, places: Sequence[settings.Place], key_dim: int, scale: float | None) -> str:
+    """What the user's row says, and nothing in the file proves."""
+    said = settings.heads_said(places)
+    is_said = said is not None and said.value == row.num_heads
+    heads = f"num_heads={row.num_heads}{f', as {said.whose} says,' if said and is_said else ''}"
+    factor = f" / sqrt({key_dim})" if scale is None else "" if scale == 1 else f" × {scale:.6g}"
+    return (
+        f"its kernels do not show its heads: {heads} and the roles of its kernels were given, and "
+        f"softmax(q · k{factor}) · v over one time axis, with heads as consecutive blocks of columns, is taken, which "
+        "nothing in the file proves; compare with your own code's outputs"
+    )
+
+
+def containers(known: Mapping[str, Group | Variable], row: AttentionRow) -> dict[str, Group]:
+    """The groups between the row's own and the projections, innermost first."""
+    names = dict.fromkeys(
+        "/".join(levels[:size])
+        for name in row.kernels.values()
+        for levels in [name.split("/")]
+        for size in range(len(levels) - 1, 0, -1)
+    )
+    ordered = sorted(names, key=lambda name: -name.count("/"))
+    return {name: part for name in ordered if isinstance(part := known.get(name), Group)}
+
+
+def refuse_contradictions(
+    subject: str,
+    row: AttentionRow,
+    places: Sequence[settings.Place],
+    width: int,
+    dense_layers: Mapping[str, Group],
+    stored: Mapping[str, Stored],
+) -> None:
+    """What the same file's configuration says otherwise, and a scale that it has and the row has not.
+
+    Raises:
+        LayerError: with both numbers, or with the scale to give.
+    """
+    facts = list(settings.contradictions(row, places, width))
+    if facts:
+        raise LayerError(f"{subject} contradicts the file: {'; '.join(facts)}. Give the configuration's number.")
+    has_bias = {role: bias is not None for role, (_, bias) in stored.items()}
+    facts = list(settings.projection_faults(dense_layers, has_bias))
+    if facts:
+        raise LayerError(f"{subject}: {'; '.join(facts)}. The file was changed; save the model again.")
+    said = settings.scale_said(places, width // row.num_heads)
+    if said and row.scale is None:
+        raise LayerError(
+            f"{subject}: {said}, and the row has no scale, by which 1/sqrt({width // row.num_heads}) would be taken. "
+            "Give what the code multiplies scores by: scale=1 where it does not divide them, scale=NUMBER, or "
+            "scale=1/sqrt(key_dim)."
+        )
+
+
+def other_scale(
+    row: AttentionRow, places: Sequence[settings.Place], key_dim: int, scale: float | None
+) -> Iterator[str]:
+    """A scale of the configuration that is not the one that the user gave."""
+    said = settings.scale_said(places, key_dim)
+    if said and not settings.agrees(said, scale):
+        yield f"{said}, and scale={row.scale} was given"
+    if row.has_names_of_t5:
+        yield "its kernels are called as in T5, which does not divide its scores: give scale=1 if it is one"
+
+
+def with_leftovers(layer: AttentionLayer, group: Group, taken: Container[str]) -> tuple[AttentionLayer, set[str]]:
+    """The layer with a caution for what else lies where its row leads, and the paths of that.
+
+    Args:
+        layer: from ``find``.
+        group: that the row's path leads to.
+        taken: paths of all variables that some layer converts.
+    """
+    assert layer.row is not None
+    found = [item for name, part in scopes(group, layer.row) for item in left_in(part, name, taken)]
+    if not found:
+        return layer, set()
+    texts = [text for text, _ in found]
+    more = f" and {len(texts) - MOST_LEFT} more" if len(texts) > MOST_LEFT else ""
+    caution = (
+        f"beside its kernels the layer holds {', '.join(texts[:MOST_LEFT])}{more}, which no field names and nothing "
+        "converts"
+    )
+    first, *others = layer.cautions
+    paths = {variable.path for _, variables in found for variable in variables}
+    return replace(layer, cautions=(first, caution, *others), more=f"{caution}; {layer.more}"), paths
+
+
+def scopes(group: Group, row: AttentionRow) -> list[tuple[str, Group]]:
+    """Where what a row's kernels are used with may lie: its group; of a model, the layers in it that hold them.
+
+    The other layers of a model are no part of the attention, be it the row's group or a model in that.
+    """
+    if not group.is_model:
+        return [("", group)]
+    known = {"": group} | parts(group)
+    homes = [name.rpartition("/")[0] for name in row.kernels.values()]
+    levels = zip(*(home.split("/") for home in homes), strict=False)
+    shared = "/".join(level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels))
+    around = known.get(shared)
+    if isinstance(around, Group) and not around.is_model:
+        return [(shared, around)]
+    found: dict[str, Group] = {}
+    for home, name in zip(homes, row.kernels.values(), strict=True):
+        part = known.get(home)
+        if isinstance(part, Group) and not part.is_model:
+            found[home] = part
+        elif isinstance(part, Group) and isinstance(known.get(name), Variable):
+            found[home] = replace(part, children={})
+    return list(found.items())
+
+
+def left_in(group: Group, name: str, taken: Container[str]) -> Iterator[tuple[str, list[Variable]]]:
+    """What of a group no layer converts: single variables, and whole layers with their number of arrays."""
+    prefix = f"{name}/" if name else ""
+    for own, variable in group.variables.items():
+        if variable.path not in taken and not own.startswith(SEEDS):
+            number = "variable " if own.isdecimal() else ""
+            yield f"{number}{printable(prefix + own, 80)} {variable.shape}", [variable]
+    for child in group.children.values():
+        inner = child.name.removeprefix(f"{group.name}/" if group.name else "")
+        held = [] if inner.rpartition("/")[2] in SEEDS else [*inside(child)]
+        left = [variable for variable in held if variable.path not in taken]
+        if left and len(left) == len(held) and len(left) > 1:
+            yield f"{printable(prefix + inner, 80)} ({len(left)} arrays)", left
+        elif left:
+            yield from left_in(child, prefix + inner, taken)
+
+
+def inside(group: Group) -> Iterator[Variable]:
+    """Every variable at and below the group, but the state of random generators."""
+    for part in group.walk():
+        if part.name.rpartition("/")[2] not in SEEDS:
+            yield from (item for own, item in part.variables.items() if not own.startswith(SEEDS))
 
 
 def stored_arrays(known: Mapping[str, Group | Variable], row: AttentionRow, subject: str) -> dict[str, Stored]:
@@ -164,17 +329,6 @@ def stored_arrays(known: Mapping[str, Group | Variable], row: AttentionRow, subj
             bias = named
         found[role] = kernel, bias
     return found
-
-
-def unnamed(known: Mapping[str, Group | Variable], row: AttentionRow, stored: Mapping[str, Stored]) -> list[str]:
-    """Variables beside a kernel that is a variable itself: perhaps a bias that was forgotten."""
-    used = {variable.path for pair in stored.values() for variable in pair if variable is not None}
-    places = {name.rpartition("/")[0] for name in row.kernels.values() if isinstance(known[name], Variable)}
-    return [
-        f"{printable(name)} {item.shape}"
-        for name, item in known.items()
-        if isinstance(item, Variable) and item.path not in used and name.rpartition("/")[0] in places
-    ]
 
 
 def dense(part: Group | Variable | None) -> tuple[Variable | None, Variable | None]:

@@ -84,7 +84,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
 def without_kernels(group: Group) -> Lookalike | None:
     """What is Keras' own class by its configuration, and holds no kernels, or one alone; None for all else."""
     config = group.config
-    if config is None or config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES:
+    if config is None or config.is_own or config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES:
         return None
     kernels = [variable for part in group.walk() for variable in part.variables.values() if len(variable.shape) > 1]
     if len(kernels) > 1 or (kernels and group.children):
@@ -267,18 +267,11 @@ def compute_dtype(policy: Any) -> str | None:
 
 def subclass_caution(config: LayerConfig | None) -> Iterator[str]:
     """A user's subclass may override ``call``; its arrays are those of the base class."""
-    if config and (config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES or is_foreign(config.registered_name)):
+    if config and (config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES or config.is_own):
         yield (
             f"its class is {printable(config.title)}, not keras.layers.MultiHeadAttention: the four projections are "
             "converted and proven by MultiHeadAttention's formula; what the class adds in its own code is not"
         )
-
-
-def is_foreign(registered_name: str | None) -> bool:
-    """Whether a class of a plain name was registered by somebody else."""
-    return registered_name is not None and not registered_name.startswith(
-        ("keras>", "Keras>", "keras_hub>", "keras_nlp>")
-    )
 
 
 def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
@@ -290,7 +283,7 @@ def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
         *odd_forms(config.settings, layer.input_rank),
         *wrong_widths(layer, config),
     ]
-    if config.class_name in OTHER_CLASSES and config.registered_name is None:
+    if config.class_name in OTHER_CLASSES and not config.is_own:
         facts.append(f"its class is {config.class_name} in the configuration, but the arrays are those of {layer.kind}")
     if facts:
         raise LayerError(
@@ -324,6 +317,9 @@ def odd_forms(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     if settings.get("attention_axes") is not None and axes(settings["attention_axes"]) is None:
         yield f"attention_axes {printable(settings['attention_axes'])} is no list of integers"
     outside = [axis for axis in axes(settings.get("attention_axes")) or () if rank and not -rank <= axis < rank]
+    listed = axes(settings.get("attention_axes")) or ()
+    if len(set(listed)) < len(listed):
+        yield f"attention_axes {printable(settings['attention_axes'])} names an axis twice"
     if outside:
         yield f"attention_axes {printable(settings['attention_axes'])} are no axes of inputs of rank {rank}"
     if window is not None and not (type(window) is int and 0 < window <= WIDEST):

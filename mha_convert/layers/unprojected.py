@@ -21,6 +21,7 @@ SCORES: Mapping[tuple[str, str], Score] = {
     ("Attention", "concat"): "concat",
     ("AdditiveAttention", "dot"): "additive",
 }
+USUAL_SCORE: Mapping[str, Score] = {"Attention": "dot", "AdditiveAttention": "additive"}
 IN_PYTORCH = {
     "dot": "In PyTorch it is scaled_dot_product_attention(query, key, value, scale=1.0)",
     "additive": "In PyTorch it is mha_convert.modules.AdditiveAttention(features=None)",
@@ -35,6 +36,9 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
     if not all(is_weight(name, variable) for name, variable in group.variables.items()):
         return None
     config = group.config
+    if config is None and not group.variables:
+        fact = "is what its name looks like, and it has no variables here: nothing to convert"
+        return named(group, kind, fact, f"If it is, this is all that it needs: {IN_PYTORCH[USUAL_SCORE[kind]]}")
     if config is None:
         fact = "is what its name and a scale look like, and no configuration tells what it computes"
         return named(group, kind, fact, "Give the model's configuration with --config, if you have it")
@@ -81,11 +85,11 @@ def kind_of(group: Group) -> str | None:
     """Name of the class; None for everything else."""
     if group.config:
         config = group.config
-        # A user's own class of the same name, in a file of Keras 2, does not say use_scale.
-        is_ours = config.class_name in KINDS and not config.registered_name and "use_scale" in config.settings
+        # A user's own class of the same name, in a file that does not tell whose it is, does not say use_scale.
+        is_ours = config.class_name in KINDS and not config.is_own and "use_scale" in config.settings
         return config.class_name if is_ours else None
     last = group.name.rpartition("/")[2]
-    return next((kind for kind, name in KINDS.items() if re.fullmatch(name, last) and group.variables), None)
+    return next((kind for kind, name in KINDS.items() if re.fullmatch(name, last)), None)
 
 
 def is_seed(part: Group) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..datatypes import AttentionLayer, Layer, LayerPlan, Plan
 from ..errors import LayoutError, printable
+from ..shell import option
 from . import layer_normalization, linear, mha, qkv, separate, unprojected
 from ._patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from ._refusals import Refusal
@@ -91,6 +92,7 @@ def plan(
     if layout == separate.NAME:
         names = separate.DEFAULT if names is None else names
         check_word("names", names, NAMES)
+        separate.refuse_unsaid_scale(layers, names)
         lay_out = partial(separate.lay_out, names=names)
     elif names is not None:
         raise LayoutError(
@@ -147,7 +149,7 @@ def refuse(found: list[tuple[Layer, tuple[Refusal, ...]]], layout: str) -> None:
 
 def selection(names: Sequence[str], most: int = 4) -> str:
     """The ``--layer`` options that name some layers, shortened where they are more than ``most``."""
-    shown = [f"--layer '{printable(name)}'" for name in names[:most]]
+    shown = [option("--layer", name) for name in names[:most]]
     return " ".join(shown) + (f" (and {len(names) - most} more)" if len(names) > most else "")
 
 

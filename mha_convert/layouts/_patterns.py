@@ -4,7 +4,9 @@ Keras puts the input axis first, PyTorch the output axis. ``...`` is the output'
 the layer has an ``output_shape`` tuple. ``groups`` repeats a key or value head for the query heads that share it.
 """
 
-from ..datatypes import Piece
+from dataclasses import replace
+
+from ..datatypes import Piece, Rule
 
 WEIGHT = "features heads head_dim -> (heads head_dim) features"
 BIAS = "heads head_dim -> (heads head_dim)"
@@ -22,3 +24,17 @@ QUERY, QUERY_BIAS = Piece("query.kernel", WEIGHT), Piece("query.bias", BIAS)
 KEY, KEY_BIAS = Piece("key.kernel", WEIGHT), Piece("key.bias", BIAS)
 VALUE, VALUE_BIAS = Piece("value.kernel", WEIGHT), Piece("value.bias", BIAS)
 OUTPUT, OUTPUT_BIAS_PIECE = Piece("output.kernel", OUTPUT_WEIGHT), Piece("output.bias", OUTPUT_BIAS)
+
+
+def with_factor(rules: tuple[Rule, ...], factor: float) -> tuple[Rule, ...]:
+    """The rules with the query multiplied by ``factor``, which makes the module's scale the layer's own."""
+    return tuple(
+        replace(
+            rule,
+            pieces=tuple(
+                replace(piece, factor=factor) if str(piece.source).startswith("query.") else piece
+                for piece in rule.pieces
+            ),
+        )
+        for rule in rules
+    )

@@ -1,11 +1,26 @@
-"""Layout ``linear``: the projections as ``nn.Linear`` in Keras' own sizes; every number is moved, none added."""
+"""Layout ``linear``: the projections as ``nn.Linear`` in Keras' own sizes; no number is added.
+
+Every number is moved; a scale that a user gave (``AttentionLayer.scale``) is carried by the query's.
+"""
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, VALUE, VALUE_BIAS, WEIGHT
-from ._refusals import OTHER_AXES, Refusal
+from ._patterns import (
+    BIAS,
+    KEY,
+    KEY_BIAS,
+    OUTPUT,
+    OUTPUT_BIAS_PIECE,
+    QUERY,
+    QUERY_BIAS,
+    VALUE,
+    VALUE_BIAS,
+    WEIGHT,
+    with_factor,
+)
+from ._refusals import UNKNOWN_AXES, Refusal
 
 NAME = "linear"
-REFUSALS: tuple[Refusal, ...] = (OTHER_AXES,)
+REFUSALS: tuple[Refusal, ...] = UNKNOWN_AXES
 
 RULES = (
     Rule("q_proj.weight", (QUERY,)),
@@ -21,13 +36,14 @@ RULES = (
 )
 
 
-def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
+def lay_out(layer: AttentionLayer, placement: str, prefix: str, *, divides_scores: bool = True) -> LayerPlan:
     """The layer's rules and module; ``placement`` makes no difference here."""
+    divisor = layer.key_dim if divides_scores else 1
     return LayerPlan(
         layer=layer,
         prefix=prefix,
         placement="linear",
-        rules=tuple(rule for rule in RULES if is_present(rule, layer)),
+        rules=with_factor(tuple(rule for rule in RULES if is_present(rule, layer)), layer.query_factor(divisor)),
         module=module(layer),
     )
 

@@ -8,7 +8,6 @@ the Keras kernel, and the weight inside is an identity. ``docs/layouts.md`` deri
 https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,11 +24,11 @@ from ._patterns import (
     VALUE,
     VALUE_BIAS,
 )
-from ._refusals import GATED, OTHER_AXES, WINDOWED, Refusal
+from ._refusals import GATED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "mha"
 PLACEMENTS = ("projected", "drop-in")
-REFUSALS: tuple[Refusal, ...] = (GATED, WINDOWED, OTHER_AXES)
+REFUSALS: tuple[Refusal, ...] = (GATED, WINDOWED, *UNKNOWN_AXES)
 WRAPPED = "attention."
 TIME_AXIS = (1,)
 
@@ -137,7 +136,7 @@ def filled_piece(piece: Piece, layer: AttentionLayer, placed: Placement) -> Piec
     role = str(piece.source).partition(".")[0]
     sizes = {"head_dim": placed.head_size}
     if role == "query":
-        return replace(piece, sizes=sizes, factor=math.sqrt(placed.head_size / layer.key_dim))
+        return replace(piece, sizes=sizes, factor=layer.query_factor(placed.head_size))
     groups = layer.num_heads // layer.num_key_value_heads
     if role in SHARED and groups > 1:
         return replace(piece, sizes=sizes | {"groups": groups}, pattern=REPEATED[piece.pattern])

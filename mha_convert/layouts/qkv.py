@@ -4,8 +4,8 @@ https://github.com/huggingface/pytorch-image-models/blob/main/timm/layers/attent
 """
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Rule
-from ._patterns import KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, VALUE, VALUE_BIAS
-from ._refusals import GATED, GROUPED, REORDERED, WINDOWED, Refusal
+from ._patterns import KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, VALUE, VALUE_BIAS, with_factor
+from ._refusals import GATED, GROUPED, REORDERED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "qkv"
 OTHERWISE = "Give --layout linear, which takes any sizes"
@@ -25,7 +25,16 @@ OUTPUT_TUPLE = Refusal(
     "has output_shape={layer.output_shape}, and proj gives one axis",
     OTHERWISE,
 )
-REFUSALS: tuple[Refusal, ...] = (GROUPED, GATED, WINDOWED, REORDERED, CROSS, TWO_SIZES, OUTPUT_TUPLE)
+REFUSALS: tuple[Refusal, ...] = (
+    GROUPED,
+    GATED,
+    WINDOWED,
+    *UNKNOWN_AXES,
+    REORDERED,
+    CROSS,
+    TWO_SIZES,
+    OUTPUT_TUPLE,
+)
 
 RULES = (
     Rule("qkv.weight", (QUERY, KEY, VALUE)),
@@ -37,11 +46,12 @@ RULES = (
 
 def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
     """The layer's rules and module; ``placement`` makes no difference here."""
+    rules = tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias"))
     return LayerPlan(
         layer=layer,
         prefix=prefix,
         placement=NAME,
-        rules=tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias")),
+        rules=with_factor(rules, layer.query_factor(layer.key_dim)),
         module=ModuleSpec(
             class_name="FusedMultiheadAttention",
             arguments={

@@ -1,9 +1,11 @@
 """Layout ``separate``: layout ``linear`` under the names that models elsewhere give their four ``nn.Linear``."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Rule
+from ..errors import LayoutError, listed
 from . import linear
 
 NAME = "separate"
@@ -42,11 +44,11 @@ DEFAULT = WORDS[0]
 def lay_out(layer: AttentionLayer, placement: str, prefix: str, names: str = DEFAULT) -> LayerPlan:
     """The rules of layout ``linear`` with the targets of the family ``names``, a word of ``WORDS``."""
     (family,) = (row for row in NAMES if row.name == names)
-    item = linear.lay_out(layer, placement, prefix)
+    item = linear.lay_out(layer, placement, prefix, divides_scores=family.divides_scores)
     return replace(
         item,
         placement=NAME,
-        rules=tuple(renamed(rule, family, layer.key_dim) for rule in item.rules),
+        rules=tuple(renamed(rule, family) for rule in item.rules),
         module=ModuleSpec(
             class_name="NamedMultiheadAttention",
             arguments={
@@ -58,10 +60,24 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str, names: str = DEF
     )
 
 
-def renamed(rule: Rule, family: Names, key_dim: int) -> Rule:
-    """One row under the family's name; the query carries the factor that the family's attention leaves out."""
+def renamed(rule: Rule, family: Names) -> Rule:
+    """One row under the family's name."""
     projection, kind = rule.target.split(".")
-    pieces = rule.pieces
-    if projection == "q_proj" and not family.divides_scores:
-        pieces = tuple(replace(piece, factor=math.sqrt(1 / key_dim)) for piece in pieces)
-    return Rule(f"{family.places.get(projection, projection)}.{kind}", pieces)
+    return Rule(f"{family.places.get(projection, projection)}.{kind}", rule.pieces)
+
+
+def refuse_unsaid_scale(layers: Sequence[Any], names: str) -> None:
+    """A layer that a user described, with T5's names on both sides: nobody has said whether its scores are divided.
+
+    Raises:
+        LayoutError: the row has no scale.
+    """
+    (family,) = (row for row in NAMES if row.name == names)
+    unsaid = [layer for layer in layers if (row := getattr(layer, "row", None)) and row.has_names_of_t5]
+    if family.divides_scores or not unsaid:
+        return
+    raise LayoutError(
+        f"Layer {listed((layer.name for layer in unsaid), 4)}: has the names of T5, whose scores are not divided by "
+        f"sqrt(key_dim), and --names {names} takes that factor out of the query where they are. Say which it is, in "
+        "its row of --attention: scale=1 for a T5, scale=1/sqrt(key_dim) for attention that divides."
+    )

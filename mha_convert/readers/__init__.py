@@ -9,12 +9,15 @@ from ..datatypes import Checkpoint
 from ..errors import ReadError, reason
 from ..limits import trusting
 from ..locations import (
+    CONFIG,
+    SOURCE,
     STANDARD_INPUT,
     StrPath,
     is_file,
     is_remote,
     locate,
     open_binary,
+    refuse_object,
     seekable,
     standard_input,
     store_errors,
@@ -62,6 +65,9 @@ def read(path: StrPath, *, config: StrPath | None = None, trust: bool = False) -
     Raises:
         ReadError: the file is missing, damaged, or something else; the message says what it really is.
     """
+    refuse_object(path, SOURCE)
+    if config is not None:
+        refuse_object(config, CONFIG)
     if str(path) == STANDARD_INPUT == str(config):
         raise ReadError("Standard input: is one file, and two are asked of it. Give SOURCE or --config as a path.")
     with trusting(trust), watching() as files:

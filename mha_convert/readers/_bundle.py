@@ -7,7 +7,7 @@ follows: offsets, lengths, the checksums (CRC32C) of each block and, when it is 
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 
 from ..datatypes import Array, Role, Variable
 from ..errors import ReadError, printable
+from ..limits import limits, way_on
 from ..locations import CHUNK, fetch, is_file, size_of
 from ._links import refuse_links_out
 from ._protobuf import parse
@@ -26,8 +27,6 @@ FOOTER_SIZE, MAGIC = 48, struct.pack("<Q", 0xDB4775248B80FB57)
 TRAILER = struct.Struct("<BI")  # compression and checksum behind each block
 UNCOMPRESSED = 0
 MASK_DELTA = 0xA282EAD8  # LevelDB stores checksums rotated and shifted by this
-MAX_INDEX = 512 << 20
-MAX_SHARDS = 10_000
 HEADER_KEY = b""
 COPY_AGAIN = "The file is damaged; copy or download it again."
 STRING = 7
@@ -176,14 +175,17 @@ def open_bundle(prefix: Path) -> Bundle:
     """
     index = prefix.with_name(prefix.name + INDEX_END)
     size = size_of(index)
-    if size > MAX_INDEX:
-        raise ReadError(f"{index}: is {size} bytes, expected at most {MAX_INDEX}. This is no checkpoint's index.")
-    table = dict(Table(fetch(index, 0, size).tobytes(), index).rows())
+    if size > limits().index:
+        raise ReadError(f"{index}: is {size} bytes, expected at most {limits().index} of an index. {way_on()}.")
+    table = bounded(Table(fetch(index, 0, size).tobytes(), index).rows(), index)
     if HEADER_KEY not in table:
         raise ReadError(f"{index}: has no header. The file is damaged; copy or download it again.")
     header = parse("BundleHeader", table.pop(HEADER_KEY), index, "the header")
-    if not 1 <= header.num_shards <= MAX_SHARDS:
-        raise ReadError(f"{index}: says {header.num_shards} data files, expected 1 to {MAX_SHARDS}. Copy it again.")
+    if header.num_shards < 1:
+        raise ReadError(f"{index}: says {header.num_shards} data files, expected 1 at least. Copy it again.")
+    if header.num_shards > limits().data_files:
+        most = limits().data_files
+        raise ReadError(f"{index}: says {header.num_shards} data files, expected at most {most}. {way_on()}.")
     if header.endianness:
         raise ReadError(
             f"{index}: was written on a big-endian machine, which is not read. Save it again on an ordinary one."
@@ -198,6 +200,24 @@ def open_bundle(prefix: Path) -> Bundle:
                 "The index is damaged; copy it again."
             )
     return Bundle(prefix, header.num_shards, entries)
+
+
+def bounded(rows: Iterable[tuple[bytes, bytes]], index: Path) -> dict[bytes, bytes]:
+    """The rows by their keys, which share their beginnings in the file and may take far more memory than it has bytes.
+
+    Raises:
+        ReadError: more rows than a model has variables, or longer keys.
+    """
+    table: dict[bytes, bytes] = {}
+    letters = 0
+    for key, value in rows:
+        table[key] = value
+        letters += len(key)
+        if len(table) > limits().objects:
+            raise ReadError(f"{index}: has more than {limits().objects} entries. {way_on()}.")
+        if letters > limits().index:
+            raise ReadError(f"{index}: has names of more than {limits().index} bytes together. {way_on()}.")
+    return table
 
 
 def entry(content: bytes, index: Path, key: str) -> Entry:

@@ -5,13 +5,15 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..datatypes import Group, LayerConfig
 from ..errors import ReadError, printable, reason
-from ..limits import RAISE, TRUSTED, limits
-from ..locations import open_binary, size_of, store_errors
+from ..limits import TRUSTED, limits, way_on
+from ..small_files import read_small
+from ._keras_classes import is_own, module_of, registered_name
 
 Json = Mapping[str, Any]
 Version = tuple[int, ...]
@@ -39,7 +41,7 @@ def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
 
 def json_value(text: str | bytes, subject: str, next_step: str) -> Any:
     """Any JSON value, in UTF-8 as Keras writes it, without two values for one name, and not too deep."""
-    too_deep = f"{subject} is nested more than {limits().json_depth} deep. {RAISE}."
+    too_deep = f"{subject} is nested more than {limits().json_depth} deep. {way_on()}."
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), object_pairs_hook=unambiguous)
     except RecursionError as error:
@@ -90,12 +92,7 @@ def depth_of(value: Any, most: int) -> int:
 def json_file(path: Path) -> bytes:
     """The content of a file of JSON, bounded."""
     try:
-        with store_errors(path):
-            size = size_of(path)
-            if size > limits().json:
-                raise ReadError(f"{path}: is {size} bytes of JSON, expected at most {limits().json}. {RAISE}.")
-            with open_binary(path) as file:
-                return file.read(size + 1)
+        return read_small(path, limits().json, "JSON", way_on())
     except OSError as error:
         raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
 
@@ -138,16 +135,20 @@ def checked_model(document: Json, source: object) -> Json:
         if module in sys.stdlib_module_names and limits() != TRUSTED:
             fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
             raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
-        is_own_class = ">" in str(entry.get("registered_name"))
-        usual: list[Any] | None = None if name in ALWAYS_LIST_LAYERS and not is_own_class else []
+        for key in ("module", "registered_name"):
+            if not isinstance(entry.get(key), str | None):
+                raise malformed(source, f"the {key} of '{printable(name, 40)}' is {kind_of(entry[key])}, no text")
+        is_own_class = is_own(entry)
+        is_keras_model = name in MODELS and not is_own_class
+        usual: list[Any] | None = None if name in ALWAYS_LIST_LAYERS and is_keras_model else []
         layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", usual)
         if inner is not None and not isinstance(inner, dict) and layers is not inner:
             raise malformed(source, f"the config of '{printable(name, 40)}' is {kind_of(inner)}, no object")
         if not isinstance(layers, list):
-            if name in MODELS:
+            if is_keras_model:
                 raise malformed(source, f"the layers of '{printable(name, 40)}' are {kind_of(layers)}, no list")
             continue
-        if name not in MODELS and not all(isinstance(layer, dict) and "class_name" in layer for layer in layers):
+        if not is_keras_model and not all(isinstance(layer, dict) and "class_name" in layer for layer in layers):
             continue
         if layers and name in HOLD_WEIGHTS and not is_own_class:
             raise malformed(source, f"an attention layer of class '{name}' lists layers, as models do")
@@ -157,7 +158,8 @@ def checked_model(document: Json, source: object) -> Json:
             if layer.get("config") is None:
                 raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
             called = mapping(layer["config"]).get("name") or layer.get("name")
-            if isinstance(layer["config"], dict) and not (isinstance(called, str) and called):
+            has_name = (isinstance(called, str) and bool(called)) or is_nameless(layer)
+            if isinstance(layer["config"], dict) and not has_name:
                 what = "empty" if called == "" else f"{kind_of(called)}, no text"
                 raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {what}")
             if has_two_names(layer):
@@ -175,8 +177,13 @@ def checked_model(document: Json, source: object) -> Json:
 def has_two_names(layer: Json) -> bool:
     """Whether Keras' own attention is called otherwise in the list of layers than in its config: one is another's."""
     own, listed = mapping(layer["config"]).get("name"), layer.get("name")
-    is_keras = layer["class_name"] in HOLD_WEIGHTS if isinstance(layer.get("class_name"), str) else False
-    return is_keras and isinstance(own, str) and isinstance(listed, str) and own != listed
+    is_keras = isinstance(layer.get("class_name"), str) and layer["class_name"] in HOLD_WEIGHTS
+    return is_keras and not is_own(layer) and isinstance(own, str) and isinstance(listed, str) and own != listed
+
+
+def is_nameless(layer: Json) -> bool:
+    """Whether it is of a class of a user's own that leaves its name out; in a Sequential model, no list has it."""
+    return is_own(layer) and "name" not in layer and "name" not in mapping(layer.get("config"))
 
 
 def malformed(source: object, fact: str) -> ReadError:
@@ -187,7 +194,9 @@ def malformed(source: object, fact: str) -> ReadError:
 def check_units(root: Group, source: object) -> None:
     """``Dense`` layers have the arrays that their configuration says; else one of the two is another model's."""
     for group in root.walk():
-        if group.config is None or group.config.class_name != "Dense" or "units" not in group.config.settings:
+        if group.config is None or group.config.class_name != "Dense" or group.config.is_own:
+            continue
+        if "units" not in group.config.settings:
             continue
         units = group.config.settings["units"]
         kernel = next((group.variables[key] for key in ("0", "kernel") if key in group.variables), None)
@@ -260,11 +269,12 @@ def check_holds_attention(
         may_be_unnamed: whether some layers may lie in groups that no entry of the JSON was found for.
         repeats_shared_layers: whether shared layers are there as often as the JSON names them.
     """
-    held = [f"/{group.name}" for group in root.walk() if any(part.variables for part in group.walk())]
+    layers = [group for group in root.walk() if not (group.config and group.config.is_model)]
+    held = [f"/{group.name}" for group in layers if any(part.variables for part in group.walk())]
     missing = set()
     for place, entry in descendants(model):
         layer, last = layer_config(entry), f"/{layer_config(entry).name}"
-        if layer.class_name in HOLD_WEIGHTS:
+        if layer.class_name in HOLD_WEIGHTS and not layer.is_own:
             is_exact = repeats_shared_layers and len(place) == 1
             is_held = last in held if is_exact else any(name.endswith(last) for name in held)
             missing |= set() if is_held else {layer.name}
@@ -282,6 +292,24 @@ def unnamed_attention(root: Group) -> int:
     return sum(count >= KERNELS for count in arrays)
 
 
+def has_no_weights(entry: Json) -> bool:
+    """Whether it is ``keras.layers.Attention`` or ``AdditiveAttention`` without a scale, which stores nothing."""
+    settings = mapping(entry.get("config"))
+    is_keras = entry.get("class_name") in ("Attention", "AdditiveAttention") and not is_own(entry)
+    return is_keras and settings.get("use_scale") is False and settings.get("score_mode", "dot") == "dot"
+
+
+def with_weightless_attention(root: Group, model: Json) -> Group:
+    """The tree with a group for each attention layer that stores nothing, where the format has no place for one."""
+    known = {group.name for group in root.walk()}
+    missing = {
+        f"{name} (no weights)": Group(path=name, name=name, config=layer_config(entry))
+        for place, entry in descendants(model)
+        if has_no_weights(entry) and (name := "/".join(place)) not in known
+    }
+    return replace(root, children={**root.children, **missing})
+
+
 def mapping(value: Any) -> Json:
     """``value`` where it is an object, an empty one where it is anything else."""
     return value if isinstance(value, dict) else {}
@@ -297,14 +325,12 @@ def child_layers(config: Json) -> list[Json]:
 def layer_config(entry: Json) -> LayerConfig:
     """The facts about one layer, from its entry in ``config.layers`` (any Keras version)."""
     settings = mapping(entry.get("config"))
-    registered = entry.get("registered_name")
-    class_name = str(entry.get("class_name", ""))
-    if ">" in class_name:  # Keras 2.12 and whole-model HDF5 put "package>Class" here
-        registered = class_name
     return LayerConfig(
         name=str(settings.get("name") or entry.get("name") or ""),
-        class_name=class_name.rpartition(">")[2],
-        registered_name=registered if isinstance(registered, str) and ">" in registered else None,
+        class_name=str(entry.get("class_name", "")).rpartition(">")[2],
+        registered_name=registered_name(entry),
+        module=module_of(entry),
+        is_own=is_own(entry),
         settings=settings,
         input_rank=input_rank(entry),
         input_widths=input_widths(entry),
@@ -387,7 +413,7 @@ def hidden_masks(model: Json, version: Version) -> Iterator[str]:
         return
     layers = [layer_config(entry) for _, entry in descendants(model)]
     makers = [
-        f"{layer.class_name} '{printable(layer.name)}'"
+        f"{printable(layer.title)} '{printable(layer.name)}'{' (perhaps)' if layer.is_own else ''}"
         for layer in layers
         if layer.class_name == "Masking"
         or (layer.class_name == "Embedding" and layer.settings.get("mask_zero") is True)

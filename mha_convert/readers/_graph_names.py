@@ -6,11 +6,11 @@ called what the file's JSON says, or what stands in front of their variables' fu
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..datatypes import Group
-from ._config import Json, child_layers, layer_config
+from ._config import Json, child_layers, has_no_weights, layer_config
 from ._listed_variables import Names
 from ._object_graph import CONTAINERS, Arrangement
 from ._tree import Node
@@ -43,7 +43,7 @@ class Namer:
     def group(self, node: Node, path: Names, name: str, entry: Json) -> Group:
         """The group at ``path``; ``entry`` is its own JSON (empty where unknown)."""
         children: dict[str, Group] = {}
-        members = dict(flattened(node))
+        members = dict(flattened(node, self.is_named))
         labels = {key: self.label(key, child) for key, child in members.items()}
         times = Counter(labels.values())
         entries = {layer_config(child).name: child for child in child_layers(entry)}
@@ -58,6 +58,10 @@ class Namer:
         return Group(
             path="/".join(path), name=name, config=config, variables=node.variables, children=children, doubt=node.doubt
         )
+
+    def is_named(self, node: Node) -> bool:
+        """Whether the node is a layer that people should hear of."""
+        return node.has_variables() or has_no_weights(self.config(node))
 
     def config(self, node: Node) -> Json:
         """What the file's JSON says of the object."""
@@ -113,10 +117,10 @@ def is_model(node: Node) -> bool:
     return any(MEMBER.fullmatch(key) for key, _ in flattened(node))
 
 
-def flattened(node: Node) -> Iterator[tuple[str, Node]]:
+def flattened(node: Node, keeps: Callable[[Node], bool] = Node.has_variables) -> Iterator[tuple[str, Node]]:
     """Children, with Keras' own containers left out."""
     for key, child in node.children.items():
         if key in CONTAINERS:
-            yield from ((f"{key}/{inner}", member) for inner, member in flattened(child))
-        elif child.has_variables():
+            yield from ((f"{key}/{inner}", member) for inner, member in flattened(child, keeps))
+        elif keeps(child):
             yield key, child

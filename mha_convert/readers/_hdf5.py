@@ -18,7 +18,7 @@ import numpy as np
 from ..datatypes import Array, Role, Variable
 from ..errors import ReadError, printable, reason
 from ..hdf5.process import ask, why_ended
-from ..limits import RAISE, Limits, limits
+from ..limits import Limits, limits, way_on
 from ..locations import fetch, is_remote, open_binary, size_of
 from ._deflated import Deflated
 
@@ -29,14 +29,15 @@ MOST_STRUCTURE = 64 << 20  # bytes: the rest of a larger file is arrays
 NEXT_STEPS = {
     "damaged": "The file is damaged or incomplete; copy or download it again",
     "foreign": "Keras never writes that; it is not read",
-    "limit": RAISE,
+    "silent": "Run it again",
 }
 
 
 def refusal(path: Path, refused: Mapping[str, str], subject: str = "") -> ReadError:
     """The error for what is wrong with an object, or with the whole file."""
     place = subject or f"'{printable(refused['place'])}'" if refused.get("place") or subject else "its HDF5 data"
-    return ReadError(f"{path}: {place}: {printable(refused['fact'])}. {NEXT_STEPS[refused['kind']]}.")
+    next_step = way_on() if refused["kind"] == "limit" else NEXT_STEPS[refused["kind"]]
+    return ReadError(f"{path}: {place}: {printable(refused['fact'])}. {next_step}.")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,7 @@ from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..limits import TRUSTED, limits
-from ..locations import is_remote
-
-BLOBS = "blobs"  # the Hugging Face cache keeps contents there, and links to them in snapshots/<commit>
+from ..locations import is_link_out, is_remote
 
 
 def refuse_links_out(folder: Path, *files: Path) -> None:
@@ -17,10 +15,8 @@ def refuse_links_out(folder: Path, *files: Path) -> None:
     """
     if is_remote(folder) or limits() == TRUSTED:
         return
-    home = folder.resolve()
-    homes = (home, home.parent.parent / BLOBS) if home.parent.name == "snapshots" else (home,)
     for file in files:
-        if not any(file.resolve().is_relative_to(place) for place in homes):
+        if is_link_out(folder, file):
             raise ReadError(
                 f"{folder}: its '{printable(file.name)}' is a link to a file elsewhere, which is not followed. "
                 "Copy the file into the folder, or give --trust (trust=True)."

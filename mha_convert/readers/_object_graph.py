@@ -14,6 +14,7 @@ from typing import Any
 
 from ..datatypes import Role, Variable
 from ..errors import ReadError, printable
+from ..limits import limits, way_on
 from ._bundle import DTYPES, Bundle
 from ._listed_variables import Listed, Names, graft, tree_of
 from ._protobuf import parse
@@ -26,7 +27,11 @@ SLOT = "/.OPTIMIZER_SLOT/"
 # Edges that name variables which belong to some layer; the second kind repeats their bytes (Keras 3 exports).
 LISTINGS = ("variables", "trainable_variables", "_trainable_variables", "non_trainable_variables")
 COPIES = ("_all_variables",)
-METRICS = ("keras_api",)
+METRICS = ("keras_api",)  # of Keras 2's SavedModels and checkpoints: its lists name layers, too
+METRICS_OF = "metrics"
+# TensorFlow's own, of whole numbers and without a layer; those of an optimizer go by their place.
+MOST_OF_A_METRIC = 2  # axes: a table of confusions
+COUNTERS = ("save_counter", "global_step")
 # What an optimizer has, of Keras 2 and 3: one of each row, or state in the form of slots.
 OPTIMIZER_ATTRIBUTES = (
     {"iter", "_iterations"},
@@ -36,8 +41,12 @@ KERNELS = {"kernel", "_kernel", "_query_dense"}
 # Edges of Keras' own bookkeeping: a layer that has an attribute of the user's, too, goes by that.
 CONTAINERS = ("_operations", "_functional", "_layers", "_self_tracked_trackables")
 KERAS_3 = ("_operations", "_tracked", "_inbound_nodes", "_kernel", "_trainable_variables_indices")
+# What stands behind a variable's name: of TensorFlow 1's optimizers and averages, of BERT's, of Mesh TensorFlow's.
+SLOT_NAME = re.compile(
+    r"(.+)(?:/(?:adam_[mv]|(?:Adam|AdamW\w*|AdaMax|RMSProp|Ftrl|Momentum|Adagrad|Adadelta|LAMB\w*|LARS"
+    r"|ExponentialMovingAverage)(?:_\d+)?)|_slot_(?:m|v|vr|vc))"
+)
 OPTIMIZER_SCOPE = re.compile(r"(\w*adam\w*|sgd|rmsprop|adagrad|adadelta|ftrl|lamb|optimizer)(_\d+)?", re.IGNORECASE)
-MAX_DEPTH = 100
 
 
 @dataclass(frozen=True)
@@ -120,20 +129,22 @@ def arrange(bundle: Bundle, objects: Sequence[Object], operations: Mapping[int, 
                 yield number, bundle.variable(key, role)
 
     slots = {number for item in objects for number in item.slots}
+    metrics = state_of_metrics(objects, bundle)
     depths = {0: 0}
     nodes = {0: result.root} if objects else {}
     for parent, name, number in walk(objects, slots):
         if objects[number].key is None:
             depths[number] = depths[parent] + 1
-            if depths[number] > MAX_DEPTH:
-                raise ReadError(
-                    f"{bundle.prefix}: its objects are nested more than {MAX_DEPTH} deep. No Keras model is."
-                )
+            if depths[number] > limits().chain:
+                raise ReadError(f"{bundle.prefix}: its objects are nested more than {limits().chain} deep. {way_on()}.")
             nodes[number] = nodes[parent].children.setdefault(name, Node())
+        if parent == 0 and is_counter(name, objects[number].key, bundle):
+            result.others += [variable for _, variable in describe([number], "counter")]
         for _, variable in describe([number], "layer"):
             own = name.removeprefix("_")  # Keras 3 keeps a kernel as "_kernel"
             nodes[parent].variables[name if own in nodes[parent].variables else own] = variable
     result.ids = {id(node): number for number, node in nodes.items()}
+    result.others += [variable for _, variable in describe(metrics, "metric")]
     listed = [
         Listed(variable, objects[number].full_name, operations.get(number, ()))
         for number, variable in describe((n for n in entries_of(objects, LISTINGS) if n not in slots), "layer")
@@ -173,6 +184,17 @@ def walk(objects: Sequence[Object], slots: set[int]) -> Iterator[tuple[int, str,
             first.append(number)
 
 
+def state_of_metrics(objects: Sequence[Object], bundle: Bundle) -> list[int]:
+    """Sums and counts of the model's metrics, which lists of Keras 2 name beside the variables of layers.
+
+    A metric may be a model itself; its kernels are told like those of any other layer.
+    """
+    keras = edge_ends(objects, METRICS)
+    metrics = [child for number in keras for name, child in objects[number].children if name == METRICS_OF]
+    entries = [(number, bundle.entries.get(objects[number].key or "")) for number in below(objects, metrics)]
+    return [number for number, entry in entries if entry is not None and len(entry.shape) <= MOST_OF_A_METRIC]
+
+
 def edge_ends(objects: Iterable[Object], edges: Iterable[str]) -> list[int]:
     """Objects that an edge of one of these names leads to."""
     return list(
@@ -198,7 +220,26 @@ def below(objects: Sequence[Object], starts: Iterable[int]) -> Iterator[int]:
 
 
 def is_slot(key: str, bundle: Bundle) -> bool:
-    """Whether an optimizer's scope stands before the name of a variable here (``Adam/m/attn/query/kernel``)."""
+    """Whether an optimizer's scope stands before the name of a variable here, or a slot's name behind it."""
+    return has_scope(key, bundle) or follows_variable(key, bundle)
+
+
+def is_counter(name: str, key: str | None, bundle: Bundle) -> bool:
+    """Whether it is a whole number that TensorFlow keeps beside a model, and called like one."""
+    entry = bundle.entries.get(key or "")
+    return name in COUNTERS and entry is not None and not entry.shape and DTYPES.get(entry.dtype, "").startswith("int")
+
+
+def follows_variable(key: str, bundle: Bundle) -> bool:
+    """Whether it is called like a variable here and a slot of it: ``attn/query/kernel/adam_m``, ``q_slot_v``."""
+    match = SLOT_NAME.fullmatch(key)
+    owner = bundle.entries.get(match[1]) if match else None
+    shape = bundle.entries[key].shape
+    return owner is not None and (shape == owner.shape or len(shape) <= 1)
+
+
+def has_scope(key: str, bundle: Bundle) -> bool:
+    """Whether it is called like ``Adam/m/attn/query/kernel``."""
     first, *rest = key.split("/")
     variables = ("/".join(rest[start:]) for start in range(len(rest)))
     return OPTIMIZER_SCOPE.fullmatch(first) is not None and any(name in bundle.entries for name in variables)
@@ -212,8 +253,12 @@ def place_by_key(result: Arrangement, bundle: Bundle, keys: Iterable[str]) -> No
         if SLOT in key or is_slot(key, bundle):
             result.others.append(bundle.variable(key, "optimizer"))
             continue
+        if is_counter(key.removesuffix(KEY_END), key, bundle):
+            result.others.append(bundle.variable(key, "counter"))
+            continue
         *path, name = key.removesuffix(KEY_END).split("/")
-        if len(path) > MAX_DEPTH:
-            raise ReadError(f"{bundle.prefix}: '{printable(key)}' has more than {MAX_DEPTH} levels. Keras has not.")
+        if len(path) > limits().chain:
+            most = limits().chain
+            raise ReadError(f"{bundle.prefix}: '{printable(key)}' has more than {most} levels. {way_on()}.")
         variables = result.root.at(path).variables
         variables[name if name not in variables else key] = bundle.variable(key)

@@ -35,10 +35,10 @@ from ._layer_names import (
     unequal_counts,
 )
 from ._losses import lost_by_optimizer
+from ._order import CONTAINERS, labelled_otherwise, refuse_or_tell
 from ._tree import Node
 
 OWN = "vars"  # a layer's own variables
-CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14
 NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
 NAMES_BY_COUNTING = (
     "This file does not hold the layers' names: they are the architecture's, in its order. They are right if it is the "
@@ -98,7 +98,9 @@ def read_weights(
     may_be_unnamed = between(version, VISITED_LAYERS_DO_NOT_COUNT)
     check_holds_attention(tree, model or {}, path, may_be_unnamed=may_be_unnamed)
     check_units(tree, path)
+    conflicts = list(labelled_otherwise(root, model or {}))
     notes = (
+        *refuse_or_tell(conflicts, path, is_separate=architecture is not None),
         *lost_in_nested_lists(tree, version, root),
         *lost_by_optimizer(tree, others),
         *hidden_masks(model or {}, version),
@@ -207,8 +209,8 @@ class Namer:
             check_names_all(model, [labels.get(group, group) for group in strange], self.path)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
-            positions = {layer_config(entry).name: i for i, entry in enumerate(child_layers(model))}
-            order = {group: positions.get(labels.get(group, ""), len(positions)) for group in node.children}
+            positions = {id(entry): i for i, entry in enumerate(child_layers(model))}
+            order = {group: positions.get(id(entries.get(group)), len(positions)) for group in node.children}
         groups: dict[str, Group] = {}
         for key in sorted(node.children, key=lambda group: (order.get(group, len(order)), natural(group))):
             child, entry = node.children[key], entries.get(key, {})
@@ -277,5 +279,6 @@ def lost_in_nested_lists(tree: Group, version: Version, root: Node) -> Iterator[
 
 def may_hold_lists(group: Group) -> bool:
     """A custom class that is not itself an attention layer."""
-    is_custom = group.config is not None and group.config.registered_name is not None
+    config = group.config
+    is_custom = config is not None and (config.is_own or config.registered_name is not None)
     return is_custom and not any(name.endswith("query_dense") for name in group.children)

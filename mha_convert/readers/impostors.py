@@ -3,8 +3,10 @@
 Rows of data: how the file begins or what it holds, what it is, what to do.
 """
 
+import codecs
 import io
 import lzma
+import re
 import struct
 import tarfile
 import zipfile
@@ -17,10 +19,12 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import printable
-from ..locations import open_binary
+from ..limits import ARCHIVE, MEMBERS
+from ..locations import is_file, open_binary
+from ..shell import command
 
-MAX_LOOK, MAX_MEMBERS = 64 << 20, 1000
 MODEL_ENDINGS = (".keras", ".h5", ".hdf5", ".weights.json")
+ENOUGH = 512  # bytes of an index of TensorFlow.js
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
 
 
@@ -40,7 +44,6 @@ BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
         b"versionhttps://git-lfs",
         Impostor("a Git LFS pointer, not the file itself", "Run `git lfs pull` to fetch the file."),
     ),
-    (b"<", Impostor("a web page or XML text", "The download failed; fetch the file itself ('raw' or 'download').")),
     (b"\x1f\x8b", Impostor("a gzip archive", "Unpack it (`gunzip` or `tar xzf`) and give the Keras file inside.")),
     (b"BZh", Impostor("a bzip2 archive", "Unpack it and give the Keras file inside.")),
     (b"7z\xbc\xaf", Impostor("a 7-Zip archive", "Unpack it and give the Keras file inside.")),
@@ -49,14 +52,33 @@ BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
     (b"CDF", Impostor("a NetCDF file", SAVE_AGAIN)),
     (b"PK\x05\x06", Impostor("an empty zip archive", SAVE_AGAIN)),
     *((bytes((0x80, protocol)), PICKLE) for protocol in range(2, 6)),
+)
+
+WEB_PAGE = Impostor("a web page or XML text", "The download failed; fetch the file itself ('raw' or 'download').")
+LOOK_FOR_KERAS = "Look for the Keras file that it was made from."
+TFJS = Impostor(
+    "a TensorFlow.js layers model",
+    "It is not read yet: convert it back with `tensorflowjs_converter --input_format tfjs_layers_model "
+    "--output_format keras model.json model.h5`.",
+)
+TFJS_GRAPH = Impostor("a TensorFlow.js graph model, whose layers are fused", LOOK_FOR_KERAS)
+TFJS_INDEX = "model.json"
+# What a text begins with or, as a part of JSON, holds; without blanks, and in small letters.
+BY_TEXT: tuple[tuple[re.Pattern[str], Impostor], ...] = (
+    (re.compile("<"), WEB_PAGE),
+    (re.compile(r"\{.*\"format\":\"graph-model\""), TFJS_GRAPH),
+    (re.compile(r"\{.*\"(modeltopology|weightsmanifest)\":"), TFJS),
     (
-        b"{",
+        re.compile(r"\{"),
         Impostor(
             "JSON text: an architecture without weights",
             "Give the file with the weights (.weights.h5 or .h5), and this one with --config.",
         ),
     ),
 )
+WEB_PAGES = (b"<!doctype", b"<html", b"<?xml")  # in any encoding
+TFLITE_AT, TFLITE_MAGIC = 4, b"TFL3"
+TFLITE = Impostor("a TensorFlow Lite model, whose layers are fused", LOOK_FOR_KERAS)
 
 UNPACK = "Unpack it (`{command}`) and give that file."
 # How a member's name ends; {kind} of archive, {member}, and the {command} that unpacks it.
@@ -94,6 +116,30 @@ CHECKPOINT = Impostor(
     "a part of a TensorFlow checkpoint, damaged or of a save that did not end",
     "Give the checkpoint's files (x.index, x.data-00000-of-00001), or copy them again.",
 )
+# How a file is called and begins, where the beginning alone tells little; {stem} is its name before
+# the suffix.
+BY_NAME: tuple[tuple[re.Pattern[str], bytes, Impostor], ...] = (
+    (re.compile(r".+-shard\d+of\d+(\.bin)?"), b"", Impostor("a shard of a TensorFlow.js model", TFJS.next_step)),
+    (
+        re.compile(r"(?P<stem>.+)\.meta"),
+        b"\n",
+        Impostor(
+            "the graph of a TensorFlow checkpoint",
+            "Give {stem}, the checkpoint beside it: its .index and its .data files.",
+        ),
+    ),
+    (
+        re.compile(r".+\.pb"),
+        b"\n",
+        Impostor("a frozen graph of TensorFlow, whose weights are constants of no layer", LOOK_FOR_KERAS),
+    ),
+    (
+        re.compile(r".+\.pb"),
+        b"\x08\x01",
+        Impostor("the graph of a SavedModel under another name", "Give the folder with saved_model.pb and variables/."),
+    ),
+)
+SAVED_MODEL_PARTS = ("saved_model.pb", "keras_metadata.pb", "fingerprint.pb")
 SAVED_MODEL_FILE = Impostor("a part of a TensorFlow SavedModel", "Give the folder with saved_model.pb.")
 SAFETENSORS = Impostor("a safetensors file, already in PyTorch's form", "Give the Keras file that it came from.")
 OTHER_HDF5 = Impostor(
@@ -113,7 +159,7 @@ def recognise(head: bytes, path: Path) -> Impostor:
     if path.is_dir():
         return next(
             (found for name, found in BY_FILE_IN_FOLDER if (path / name).exists()),
-            a_folder(path),
+            of_a_browser(path) or a_folder(path),
         )
     if not head:
         return EMPTY
@@ -123,13 +169,33 @@ def recognise(head: bytes, path: Path) -> Impostor:
         return OTHER_HDF5
     if head.startswith(COMPRESSED) or head[257:262] == b"ustar":
         return in_tar(path) or known_by_head(head) or UNKNOWN
-    if path.name in ("saved_model.pb", "keras_metadata.pb"):
+    if path.name in SAVED_MODEL_PARTS:
         return SAVED_MODEL_FILE
     if path.name == "checkpoint" or path.suffix == ".index" or ".data-0" in path.name:
         return CHECKPOINT
     if head[8:9] == b"{" and head[5:8] == b"\0\0\0":
         return SAFETENSORS
-    return known_by_head(head) or (TEXT if is_text(head) else UNKNOWN)
+    return known_by_head(head) or (TEXT if text_of(head) is not None else known_by_name(head, path.name) or UNKNOWN)
+
+
+def of_a_browser(path: Path) -> Impostor | None:
+    """What a folder is that TensorFlow.js wrote; None for any other."""
+    index = path / TFJS_INDEX
+    if not is_file(index):
+        return None
+    with open_binary(index) as file:
+        found = known_by_head(file.read(ENOUGH))
+    return found if found in (TFJS, TFJS_GRAPH) else None
+
+
+def known_by_name(head: bytes, name: str) -> Impostor | None:
+    """By what it is called and how it begins."""
+    for pattern, magic, impostor in BY_NAME:
+        match = pattern.fullmatch(name)
+        if match and head.startswith(magic):
+            stem = printable(match.groupdict().get("stem") or "")
+            return Impostor(impostor.what, impostor.next_step.format(stem=stem))
+    return None
 
 
 def a_folder(path: Path) -> Impostor:
@@ -142,9 +208,19 @@ def a_folder(path: Path) -> Impostor:
 
 
 def known_by_head(head: bytes) -> Impostor | None:
-    """By how the file begins, with or without blanks."""
-    dense = b"".join(head.split())
-    return next((found for magic, found in BY_HEAD if head.startswith(magic) or dense.startswith(magic)), None)
+    """By how the file begins, a text without its blanks."""
+    if b"".join(head.split()).lower().startswith(WEB_PAGES):
+        return WEB_PAGE
+    if head[TFLITE_AT:].startswith(TFLITE_MAGIC):
+        return TFLITE
+    text = text_of(head)
+    if text is not None:
+        words = "".join(text.split())
+        found = next((known for pattern, known in BY_TEXT if pattern.match(words.lower())), None)
+        if found:
+            return found
+        head = words.encode()
+    return next((known for magic, known in BY_HEAD if head.startswith(magic)), None)
 
 
 def in_zip(path: Path) -> Impostor:
@@ -154,7 +230,7 @@ def in_zip(path: Path) -> Impostor:
             names = archive.namelist()
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error):
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
-    return in_archive("zip", names, f"unzip {path.name}") or OTHER_ZIP
+    return in_archive("zip", names, command("unzip", path.name)) or OTHER_ZIP
 
 
 def in_tar(path: Path) -> Impostor | None:
@@ -165,10 +241,10 @@ def in_tar(path: Path) -> Impostor | None:
         open_binary(path) as file,
         tarfile.open(fileobj=Bounded(file), mode="r|*") as archive,
     ):
-        names += (member.name for member in islice(archive, MAX_MEMBERS))
+        names += (member.name for member in islice(archive, MEMBERS))
     if not names:
         return None
-    unpacked = in_archive("tar", names, f"tar xf {path.name}")
+    unpacked = in_archive("tar", names, command("tar", "xf", path.name))
     return unpacked or Impostor("a tar archive without a Keras file", "Give the file that model.save wrote.")
 
 
@@ -176,29 +252,30 @@ class Bounded(io.RawIOBase):
     """The beginning of a file, for archives that are only looked into."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.left = file, MAX_LOOK
+        self.file, self.left = file, ARCHIVE
 
     def read(self, size: int = -1) -> bytes:
-        """At most what is left of ``MAX_LOOK``."""
+        """At most what is left of ``ARCHIVE``."""
         content = self.file.read(self.left if size < 0 else min(size, self.left))
         self.left -= len(content)
         return content
 
 
-def in_archive(kind: str, names: Iterable[str], command: str) -> Impostor | None:
+def in_archive(kind: str, names: Iterable[str], unpack: str) -> Impostor | None:
     """The first member that tells what the archive is for, and the command that takes it out."""
     listed = list(names)
     for ending, impostor in BY_MEMBER:
         member = next((name for name in listed if name.rstrip("/").endswith(ending)), None)
         if member is not None:
             what = impostor.what.format(kind=kind, member=f"'{printable(member)}'")
-            return Impostor(what, impostor.next_step.format(command=printable(command)))
+            return Impostor(what, impostor.next_step.format(command=unpack))
     return None
 
 
-def is_text(head: bytes) -> bool:
-    """Whether the bytes read as UTF-8 text."""
+def text_of(head: bytes) -> str | None:
+    """The bytes as text in UTF-8, which may end within a letter; None where they are none."""
     try:
-        return head[:-4].decode("utf-8").isprintable() or (b"\n" in head and b"\0" not in head)
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
     except UnicodeDecodeError:
-        return False
+        return None
+    return text if all(letter.isprintable() or letter.isspace() for letter in text) else None

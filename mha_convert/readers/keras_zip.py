@@ -10,7 +10,7 @@ from typing import IO
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, printable, reason
-from ..limits import RAISE, limits
+from ..limits import limits, way_on
 from ..locations import SMALL, is_remote, open_binary
 from ._config import Json, checked_model, parse_json, refuse_architecture
 from ._deflated import Deflated
@@ -125,7 +125,7 @@ def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
     member = archive.getinfo(name)
     if member.file_size > limits().json:
         raise ReadError(
-            f"{path}: {name} is {member.file_size} bytes of JSON, expected at most {limits().json}. {RAISE}."
+            f"{path}: {name} is {member.file_size} bytes of JSON, expected at most {limits().json}. {way_on()}."
         )
     try:
         with archive.open(name) as file:

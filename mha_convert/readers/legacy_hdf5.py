@@ -6,7 +6,7 @@ hold ``/`` themselves, so the lists are followed and the tree is not walked.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,19 +22,24 @@ from ._config import (
     child_layers,
     descendants,
     hidden_masks,
+    is_nameless,
     kind_of,
     layer_config,
     parse_json,
     refuse_architecture,
     version_of,
+    with_weightless_attention,
 )
 from ._hdf5 import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
+from ._order import Listed, exchanged_weights, listed_otherwise, nested_otherwise, refuse_or_tell
 from ._tree import Node
 
 WHOLE_MODEL, WEIGHTS_ONLY = "h5", "h5-weights"
 OPTIMIZER = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"  # weights that the model itself owns; Keras 2.8 and later
+PROJECTIONS = ("query", "key", "value")
 LayerPath = tuple[str, ...]
+Following = dict[LayerPath, set[str | None]]
 
 
 def accepts(head: bytes, path: Path) -> bool:
@@ -57,10 +62,15 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         version = root.attribute("keras_version") or top.attribute("keras_version")
         backend = root.attribute("backend") or top.attribute("backend")
         found = list(layer_variables(top))
+        listed = names_in(top, "layer_names") or []
         slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
-        others = tuple(array.variable("optimizer") for array in slots)
+        strays = tuple(array.variable("unlisted") for array in unlisted(root, found))
+        others = (*(array.variable("optimizer") for array in slots), *strays)
+    model = None if model is None else with_names(model, listed)
     version = version if isinstance(version, str) else None
-    tree = Tree(model or {}).build(found)
+    sorter = Tree(model or {}, found)
+    owners = [sorter.owner(item) for item in found]
+    tree = sorter.build(found, owners)
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
     check_fits(own, architecture, path)
     check_holds_attention(own, model or {}, path, repeats_shared_layers=True)
@@ -68,17 +78,44 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         holding = [group for group in own.children.values() if any(inner.variables for inner in group.walk())]
         check_names_all(model or {}, [group.name for group in holding if group.config is None], path)
     check_units(own, path)
+    conflicts = [*listed_otherwise(found, model or {}), *nested_otherwise(found, owners, sorter.entries)]
+    notes = (
+        *refuse_or_tell(conflicts, path, is_separate=architecture is not None),
+        *exchanged_weights(found, owners, sorter.entries, path),
+        *left_unlisted(strays),
+        *hidden_masks(model or {}, version_of(version)),
+    )
     return Checkpoint(
         path=str(path),
         format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
         keras_version=version,
         backend=backend if isinstance(backend, str) else None,
         has_config=model is not None,
-        root=tree,
+        root=with_weightless_attention(tree, model) if model is not None else with_empty(tree, listed),
         others=others,
         repeats_shared_layers=True,
-        notes=tuple(hidden_masks(model or {}, version_of(version))),
+        notes=notes,
     )
+
+
+def with_empty(tree: Group, names: list[str]) -> Group:
+    """The tree with layers that hold nothing, of which a file without configuration tells the names alone."""
+    empty = {name: Group(path=name, name=name) for name in names if name not in tree.children}
+    return replace(tree, children={**tree.children, **empty})
+
+
+def with_names(model: Json, listed: Sequence[str]) -> Json:
+    """The model's JSON, in which layers without a name have the ones that the file lists beside all others."""
+    layers = child_layers(model)
+    nameless = [number for number, layer in enumerate(layers) if is_nameless(layer)]
+    known = {layer_config(layer).name for layer in layers}
+    others = [name for name in listed if name not in known]
+    if not nameless or len(others) != len(nameless):
+        return model
+    for number, name in zip(nameless, others, strict=True):
+        layers[number] = {**layers[number], "name": name}
+    inner = model["config"]
+    return {**model, "config": layers if isinstance(inner, list) else {**inner, "layers": layers}}
 
 
 def own_model(config: object, path: Path) -> Json:
@@ -90,8 +127,8 @@ def own_model(config: object, path: Path) -> Json:
     return checked_model(parse_json(config, path, "attribute model_config"), path)
 
 
-def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
-    """Layer, weight name and variable, in Keras' order."""
+def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
+    """Every weight that a layer lists, in Keras' order."""
     layers = names_in(top, "layer_names")
     if layers is None:
         raise ReadError(
@@ -108,7 +145,28 @@ def layer_variables(top: Hdf5Group) -> Iterator[tuple[str, str, Variable]]:
                     f"{group.place}: '{printable(weight)}' is a group, expected an array. "
                     "The file is damaged; save the model again."
                 )
-            yield layer, weight, array.variable()
+            yield Listed(layer, weight, array.variable(), array.node.get("offset"))
+
+
+def unlisted(root: Hdf5Group, found: Sequence[Listed]) -> Iterator[Hdf5Array]:
+    """Arrays that no layer lists; those of the optimizer have a place of their own."""
+    listed = {item.variable.path for item in found}
+    for name, item in root.members():
+        if name != OPTIMIZER:
+            arrays = item.arrays() if isinstance(item, Hdf5Group) else [item]
+            yield from (array for array in arrays if array.path not in listed)
+
+
+def left_unlisted(strays: Sequence[Variable]) -> Iterator[str]:
+    """A note on arrays that are in the file, and in no layer."""
+    if strays:
+        names = ", ".join(f"'{printable(variable.path, 60)}'" for variable in strays[:4])
+        more = f" and {len(strays) - 4} more" if len(strays) > 4 else ""
+        are = "arrays are" if len(strays) > 1 else "array is"
+        yield (
+            f"{len(strays)} {are} in the file that no layer lists: {names}{more}. Keras ignores such arrays, and they "
+            "are not converted; Keras itself never writes them."
+        )
 
 
 def names_in(group: Hdf5Group, attribute: str) -> list[str] | None:
@@ -146,17 +204,36 @@ def refuse_aborted_save(top: Hdf5Group, layers: list[str]) -> None:
 class Tree:
     """The layers as a tree of groups, named by the model's configuration where there is one."""
 
-    def __init__(self, model: Json) -> None:
+    def __init__(self, model: Json, found: Iterable[Listed]) -> None:
         self.model = model
+        self.following = names_behind(found)
         self.entries = dict(descendants(model))
+        self.inside: dict[str, set[str | None]] = {}  # names of all layers below each layer of the model itself
+        for first, *below in self.entries:
+            self.inside.setdefault(first, set()).update(below)
+        self.lists = {first for first, inside in self.inside.items() if inside and "" not in inside}
+        self.listed: dict[tuple[str, LayerPath], bool] = {}
+        self.called: dict[str, list[LayerPath]] = {}  # places of layers by their own name
+        for path, entry in self.entries.items():
+            if entry.get("class_name") != "InputLayer":
+                self.called.setdefault(path[-1], []).append(path)
 
-    def build(self, found: list[tuple[str, str, Variable]]) -> Group:
-        """Sort the variables into groups. The root's configuration is the model's own."""
+    def owner(self, item: Listed) -> LayerPath:
+        """Names of the layers that own a weight, outermost first.
+
+        Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
+        layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
+        they belong.
+        """
+        scopes = tuple(item.weight.split("/")[:-1])
+        return self.nested((item.layer,), scopes[self.own_name_ends(item.layer, scopes) :])
+
+    def build(self, found: Sequence[Listed], owners: Sequence[LayerPath]) -> Group:
+        """Sort the variables into groups, each below its owner. The root's configuration is the model's own."""
         root = Node()
-        for layer, weight, variable in found:
-            *scopes, last = weight.split("/")
-            variables = root.at(self.place(layer, scopes)).variables
-            name = last.removesuffix(":0")
+        for item, owner in zip(found, owners, strict=True):
+            variables, variable = root.at(owner).variables, item.variable
+            name = item.weight.rpartition("/")[2].removesuffix(":0")
             variables[name if name not in variables else f"{name} of {variable.path}"] = variable
         return self.group(root, ())
 
@@ -174,29 +251,53 @@ class Tree:
         entry = self.entries.get(owner) if owner else self.model
         return layer_config(entry) if entry else None
 
-    def place(self, layer: str, scopes: list[str]) -> LayerPath:
-        """Names of the layers that own a weight, outermost first.
+    def own_name_ends(self, layer: str, scopes: LayerPath) -> int:
+        """How many scopes are the layer's own name and those around it, and not what lies in the layer.
 
-        Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
-        layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
-        they belong.
+        A layer in a model may have the model's name, and so may a projection in it (a model ``query`` that holds
+        ``attn/query`` and ``attn/key``).
         """
-        for start in range(len(scopes)):
-            for end in range(start + 1, len(scopes) + 1):
-                if "/".join(scopes[start:end]) == layer:
-                    return self.nested((layer,), tuple(scopes[end:]))
-        return self.nested((layer,), tuple(scopes))
+        parts = layer.split("/")
+        starts = range(len(scopes) - len(parts) + 1)
+        start = next((start for start in starts if [*scopes[start : start + len(parts)]] == parts), None)
+        if start is None:
+            return 0
+        end = start + len(parts)
+        following = self.following[layer]
+        behind = following[scopes[:end]]
+        is_around = all(len(following[scopes[:size]]) == 1 for size in range(1, end)) if start else True
+        is_projected = not start and len(following[()]) > 1 and behind >= set(PROJECTIONS)  # beside other layers
+        return end if is_around and not is_projected and self.has_all(layer, scopes[:end]) else 0
+
+    def has_all(self, layer: str, front: LayerPath) -> bool:
+        """Whether all names behind ``front`` are layers of the model ``layer``, where it lists layers."""
+        if layer not in self.lists:
+            return True
+        if (layer, front) not in self.listed:
+            self.listed[layer, front] = self.following[layer][front] - {None} <= self.inside[layer]
+        return self.listed[layer, front]
 
     def nested(self, base: LayerPath, inner: LayerPath) -> LayerPath:
         """``(*base, *models on the way, *inner)``: the layer called ``inner[0]`` somewhere below ``base``."""
         if not inner:
             return base
-        below = [path for path in self.entries if path[: len(base)] == base and path[-1] == inner[0] and path != base]
-        found = [path for path in below if self.entries[path].get("class_name") != "InputLayer"]
+        called = self.called.get(inner[0], [])
+        found = [path for path in called if path[: len(base)] == base and path != base]
         if len(found) != 1:
             return (*base, *inner)
         is_model = bool(child_layers(self.entries[found[0]]))
         return self.nested(found[0], inner[1:]) if is_model else (*found[0], *inner[1:])
+
+
+def names_behind(found: Iterable[Listed]) -> dict[str, Following]:
+    """By layer and by names in front: the names that follow in those of its weights; None where nothing does."""
+    result: dict[str, Following] = {}
+    for item in found:
+        scopes = tuple(item.weight.split("/")[:-1])
+        for size in range(len(scopes) + 1):
+            following = result.setdefault(item.layer, {}).setdefault(scopes[:size], set())
+            following.add(scopes[size] if size < len(scopes) else None)
+    return result
 
 
 def common_place(paths: list[str]) -> str:

@@ -1,5 +1,6 @@
 """A Keras layer in memory instead of in a file: the same records, made of its ``weights`` and ``get_config()``."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -7,25 +8,22 @@ import numpy as np
 from ..datatypes import Array, Checkpoint, Group, LayerConfig, Variable
 from ..errors import LayerError, printable
 from ._config import layer_config
+from ._keras_classes import KERAS_MODULES
 
-KERAS_MODULES = ("keras", "tf_keras", "tensorflow", "keras_hub", "keras_nlp")
+WORD = "Attention"  # in the name of every attention class of Keras
 
 
 def read_layer(layer: Any) -> Checkpoint:
     """Describe a built layer.
 
     Raises:
-        LayerError: no Keras layer, or one without weights.
+        LayerError: not one layer of Keras, or one without weights.
     """
     title = printable(type(layer).__name__)
-    if hasattr(layer, "layers"):
-        raise LayerError(f"{title}: is a model, expected one layer. Give one of its layers, model.get_layer(name).")
-    weights = {weight_path(weight): weight for weight in getattr(layer, "weights", ())}
+    refuse_others(layer, title)
+    weights = {weight_path(weight): weight for weight in layer.weights}
     if not weights:
-        raise LayerError(
-            f"{title}: has no weights, expected a built keras.layers.MultiHeadAttention. "
-            "Call the layer once on inputs of the right widths."
-        )
+        raise LayerError(no_weights(layer, title))
     parents = {path[:-1] for path in weights}
     owner = parents.pop() if len(parents) == 1 else max(weights, key=len)[:-2]  # of one without layers inside
     own: dict[str, Variable] = {}
@@ -46,6 +44,47 @@ def read_layer(layer: Any) -> Checkpoint:
     }
     root = Group(path=layer.name, name=layer.name, config=live_config(layer), variables=own, children=groups)
     return Checkpoint(path=f"layer '{printable(layer.name)}'", format="live layer", has_config=True, root=root)
+
+
+def refuse_others(layer: Any, title: str) -> None:
+    """Whatever is no single layer of Keras is named, with the way on."""
+    if isinstance(layer, str | os.PathLike):
+        raise LayerError(
+            f"'{printable(layer)}': is a path, expected a layer in memory. Give it to convert_file, or a layer of "
+            "the loaded model here."
+        )
+    if not is_of_keras(layer):
+        raise LayerError(
+            f"{title}: is not a layer of Keras ({printable(type(layer).__module__)}.{title}). "
+            "Give a built keras.layers.MultiHeadAttention."
+        )
+    if isinstance(layer, type):
+        raise LayerError(f"{printable(layer.__name__)}: is the class, expected a built layer. Give the layer itself.")
+    if hasattr(layer, "layers"):
+        raise LayerError(f"{title}: is a model, expected one layer. Give one of its layers, model.get_layer(name).")
+    if not hasattr(layer, "weights"):
+        raise LayerError(f"{title}: is not a layer. Give a built keras.layers.MultiHeadAttention.")
+
+
+def is_of_keras(layer: Any) -> bool:
+    """Whether an object, or a class, comes from Keras, by itself or by a class that it extends."""
+    kind = layer if isinstance(layer, type) else type(layer)
+    return any(base.__module__.split(".")[0] in KERAS_MODULES for base in kind.__mro__)
+
+
+def no_weights(layer: Any, title: str) -> str:
+    """Why a layer has none, and the next step: only attention that is not built yet is to be called."""
+    if not any(WORD in base.__name__ for base in type(layer).__mro__):
+        return f"{title}: is not an attention layer, and has no weights. Give a built keras.layers.MultiHeadAttention."
+    if getattr(layer, "built", False):
+        return (
+            f"{title}: has no weights of its own, so there is nothing to convert. "
+            "Call torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=1.0) instead."
+        )
+    return (
+        f"{title}: has no weights, expected a built keras.layers.MultiHeadAttention. "
+        "Call the layer once on inputs of the right widths."
+    )
 
 
 def weight_path(weight: Any) -> tuple[str, ...]:
@@ -78,12 +117,11 @@ def adapter_config(layer: Any, role: str) -> LayerConfig | None:
 def live_config(layer: Any) -> LayerConfig:
     """The layer's configuration, as a file would hold it."""
     kind = type(layer)
-    home = kind.__module__.split(".")[0]
     build: dict[str, Any] = getattr(layer, "get_build_config", dict)() or {}
     entry = {
         "class_name": kind.__name__,
         "config": layer.get_config(),
-        "registered_name": None if home in KERAS_MODULES else f"{kind.__module__}>{kind.__name__}",
+        "module": kind.__module__,
         "build_config": build,
     }
     return layer_config(entry)

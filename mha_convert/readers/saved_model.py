@@ -14,9 +14,18 @@ from typing import Any
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError
+from ..limits import PROTOBUF
 from ..locations import fetch, is_file, size_of
 from ._bundle import open_bundle
-from ._config import Json, check_fits, hidden_masks, mapping, refuse_architecture, version_of
+from ._config import (
+    Json,
+    check_fits,
+    hidden_masks,
+    mapping,
+    refuse_architecture,
+    version_of,
+    with_weightless_attention,
+)
 from ._graph_names import Namer
 from ._links import refuse_links_out
 from ._listed_variables import Names
@@ -27,16 +36,18 @@ from .tf_checkpoint import has_index
 
 FORMAT = "saved-model"
 GRAPH_FILE, METADATA_FILE, TEXT_FILE = "saved_model.pb", "keras_metadata.pb", "saved_model.pbtxt"
+PARTS = (GRAPH_FILE, METADATA_FILE, "fingerprint.pb")
 VARIABLES = ("variables", "variables")
-MAX_GRAPH = 2 << 30  # protobuf's own limit
 KERAS_PREFIX = "_tf_keras"
 ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
+EINSUM = re.compile(r"einsum(_\d+)?/Einsum")  # an operation of two names, in front of ReadVariableOp
+COUNTER = re.compile(r"_\d+$")
 
 
 def accepts(head: bytes, path: Path) -> bool:
-    """The folder, or the file ``saved_model.pb`` in it."""
+    """The folder, or a file of it that has its name in every SavedModel."""
     if head:
-        return path.name in (GRAPH_FILE, METADATA_FILE) and is_file(path.parent / GRAPH_FILE)
+        return path.name in PARTS and is_file(path.parent / GRAPH_FILE)
     return path.is_dir() and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
 
 
@@ -73,7 +84,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         backend="tensorflow" if configs else None,  # Keras 3 exports from any backend
         has_config=bool(configs) or architecture is not None,
         has_layer_names=True,
-        root=root,
+        root=with_weightless_attention(root, model),
         others=others,
         notes=(*lost_by_optimizer(root, others), *hidden_masks(model, version_of(version))),
     )
@@ -82,8 +93,10 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
 def content(path: Path) -> bytes:
     """A protobuf file, bounded."""
     size = size_of(path)
-    if not 0 < size < MAX_GRAPH:
-        raise ReadError(f"{path}: is {size} bytes, expected 1 to {MAX_GRAPH}. Copy or download the folder again.")
+    if not size:
+        raise ReadError(f"{path}: is empty. Copy or download the folder again.")
+    if size >= PROTOBUF:  # no option lifts what is protobuf's own
+        raise ReadError(f"{path}: is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again.")
     return fetch(path, 0, size).tobytes()
 
 
@@ -169,16 +182,23 @@ def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[in
         objects_by_name = dict(zip(arguments, captured, strict=False))
         for operation in function.node_def:
             number = same.get(objects_by_name.get(operation.input[0] if operation.input else "", -1), -1)
-            place = layer_of(operation.name)
-            if place and number >= 0 and objects[number].key is not None:
+            place = layer_of(operation.name, objects[number].full_name) if number >= 0 else ()
+            if place and objects[number].key is not None:
                 found.setdefault(number, set()).add(place)
     return {number: min(places, key=lambda place: (len(place), place)) for number, places in found.items()}
 
 
-def layer_of(operation: str) -> Names:
-    """The layer's place in the name of an operation, without the model in front and the operation behind."""
-    parts = operation.split("/")[1:]
-    for number, part in enumerate(parts):
-        if match := ROLE.fullmatch(part):  # operations are numbered, projections are not
-            return (*parts[:number], match[1])
-    return tuple(parts[:-2])
+def layer_of(operation: str, full_name: str) -> Names:
+    """The layer's place in the name of an operation, without the model in front and the operation behind.
+
+    A projection is the innermost layer: layers and models around it may be called like one. Behind it stands what
+    reads the variable, a name or two, or three of an einsum.
+    """
+    parts = operation.split("/")[1:-1]
+    own = full_name.split("/")[-2:-1]
+    for layers in (parts, parts[:-1], parts[:-2] if EINSUM.fullmatch("/".join(parts[-2:])) else []):
+        if role := ROLE.fullmatch(layers[-1] if layers else ""):
+            return (*layers[:-1], role[1])  # operations are numbered, projections are not
+        if layers and own == [COUNTER.sub("", layers[-1])]:
+            return tuple(layers)
+    return tuple(parts[:-1])

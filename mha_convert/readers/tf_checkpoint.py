@@ -9,9 +9,10 @@ from pathlib import Path
 
 from ..datatypes import Checkpoint
 from ..errors import ReadError, printable
+from ..limits import STATE
 from ..locations import is_file, store_errors
 from ._bundle import INDEX_END, Bundle, is_table, open_bundle
-from ._config import Json, check_fits
+from ._config import Json, check_fits, with_weightless_attention
 from ._graph_names import Namer
 from ._losses import lost_by_optimizer
 from ._object_graph import KERAS_3, Object, arrange, read_objects
@@ -20,7 +21,6 @@ FORMAT = "tf-checkpoint"
 STATE_FILE = "checkpoint"
 DATA_FILE = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
 LATEST = re.compile(r'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', re.MULTILINE)
-MAX_STATE = 1 << 20
 KERAS_3_LOSES_LISTS = (
     "Keras 3 leaves layers that a model holds in lists or dictionaries out of such a checkpoint, without a word. "
     "Compare the number of attention layers with your model's."
@@ -73,7 +73,7 @@ def describe(
         format=FORMAT,
         has_config=architecture is not None,
         has_layer_names=bool(objects),
-        root=root,
+        root=with_weightless_attention(root, architecture or {}),
         others=others,
         notes=(
             *notes,
@@ -127,6 +127,6 @@ def latest(folder: Path) -> tuple[Path, tuple[str, ...]]:
 def named_in(state: Path) -> str:
     """The path in a file ``checkpoint``."""
     with store_errors(state), state.open("rb") as file:
-        text = file.read(MAX_STATE).decode("utf-8", "replace")
+        text = file.read(STATE).decode("utf-8", "replace")
     match = LATEST.search(text)
     return re.sub(r"\\(.)", r"\1", match[1]) if match else ""

@@ -58,6 +58,8 @@ def verify(plan: Plan, target: StoredTarget, *, reference: str = "numpy", on_pro
     """
     if reference not in REFERENCES:
         raise VerificationError(f"No reference '{printable(reference)}'. Choose one of: {', '.join(REFERENCES)}.")
+    if not plan.layers:
+        raise VerificationError(f"{target.path}: no layer is to be proven, which proves nothing. Convert again.")
     check_keys(plan, target)
     stored: list[StoredTensor] = []
     comparisons: list[Comparison] = []

@@ -101,6 +101,12 @@ def projections_request(layer: AttentionLayer, cases: Sequence[Case]) -> Request
         f"_{role}_dense": tuple(name for name in layer.arrays if name.startswith(f"{role}."))
         for role in layer.projections
     }
+    factor = 1.0 if layer.scale is None else layer.query_factor(layer.key_dim)
     return Request(
-        class_name=class_name, settings=settings, weights=parts, call="three inputs", inputs=inputs_of(cases)
+        class_name=class_name,
+        settings=settings,
+        weights=parts,
+        call="three inputs",
+        inputs=inputs_of(cases),
+        factors={name: factor for name in parts["_query_dense"] if factor != 1},
     )

@@ -63,8 +63,9 @@ def cases(layer: AttentionLayer, arrays: Mapping[str, Array]) -> tuple[Case, ...
     query = random.standard_normal((BATCH, *shapes[0], layer.query_features))
     key = random.standard_normal((BATCH, *shapes[1], layer.key_features))
     value = random.standard_normal((BATCH, *shapes[1], layer.value_features))
-    factor = balance(arrays, flattened(Inputs(query=query, key=key, value=value), axes))
-    call = Inputs(query=query * factor, key=key * factor, value=value)
+    inputs = Inputs(query=query, key=key, value=value, scale=layer.scale)
+    factor = balance(arrays, flattened(inputs, axes))
+    call = replace(inputs, query=query * factor, key=key * factor)
     attended = [[shape[axis - 1] for axis in axes] for shape in shapes]
     return tuple(
         Case(
@@ -107,7 +108,7 @@ def flattened(inputs: Inputs, axes: Sequence[int]) -> Inputs:
     if attends is not None:
         once = attends.reshape(len(attends), query.shape[1], key.shape[1])
         attends = np.repeat(once, len(query) // len(attends), axis=0)
-    return Inputs(query=query, key=key, value=value, attends=attends)
+    return replace(inputs, query=query, key=key, value=value, attends=attends)
 
 
 def flat(array: Array, axes: Sequence[int]) -> Array:
@@ -131,7 +132,7 @@ def windowed(inputs: Inputs, window: int | None) -> Inputs:
 def balance(arrays: Mapping[str, Array], inputs: Inputs) -> float:
     """The power of two by which query and key are multiplied."""
     heads = projected(arrays, inputs)
-    largest = float(np.abs(raw_scores(heads[0], heads[1])).max())
+    largest = float(np.abs(raw_scores(heads[0], heads[1], inputs.scale)).max())
     if not 0 < largest < np.inf:
         return 1.0
     return float(2.0 ** np.round(np.log2(WANTED_SCORE / largest) / 2))

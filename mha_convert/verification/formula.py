@@ -10,6 +10,7 @@ projected out. https://keras.io/api/layers/attention_layers/multi_head_attention
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -24,7 +25,8 @@ class Inputs:
     """Inputs of one call: ``(batch, length, features)`` each, and who may attend to whom.
 
     ``attends`` is ``(batch, query_length, key_length)``, True where the query may attend, or None. ``calls`` is the
-    number of calls with these same inputs: ``attends`` and the results then have one batch behind the other.
+    number of calls with these same inputs: ``attends`` and the results then have one batch behind the other. Scores
+    are multiplied by ``scale``; by ``1/sqrt(key_dim)`` for None.
     """
 
     query: Array
@@ -32,6 +34,7 @@ class Inputs:
     value: Array
     attends: Array | None = None
     calls: int = 1
+    scale: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ def attention(arrays: Mapping[str, Array], inputs: Inputs) -> Result:
         inputs: of one call.
     """
     query, key, value = projected(arrays, inputs)
-    weights = softmax(masked(raw_scores(query, key), inputs.attends))
+    weights = softmax(masked(raw_scores(query, key, inputs.scale), inputs.attends))
     context = np.einsum("bhts,bshv->bthv", weights, value, optimize=True) * gate(arrays, inputs)
     output = np.einsum("bthv,hv...->bt...", context, arrays["output.kernel"], optimize=True)
     return Result(output=output + arrays.get("output.bias", 0.0), scores=weights)
@@ -85,10 +88,10 @@ def gate_shift(arrays: Mapping[str, Array], shift: Array | float) -> Array | flo
     return np.minimum(np.asarray(shift) / 4, 1.0) if "gate.kernel" in arrays else 0.0
 
 
-def raw_scores(query: Array, key: Array) -> Array:
+def raw_scores(query: Array, key: Array, scale: float | None) -> Array:
     """``(batch, heads, query_length, key_length)``, scaled and not masked."""
-    scores: Array = np.einsum("bthd,bshd->bhts", query, key, optimize=True) / np.sqrt(query.shape[-1])
-    return scores
+    scores: Array = np.einsum("bthd,bshd->bhts", query, key, optimize=True)
+    return scores / np.sqrt(query.shape[-1]) if scale is None else scores * scale
 
 
 def masked(scores: Array, attends: Array | None) -> Array:
@@ -131,8 +134,8 @@ def rounding_effect(arrays: Mapping[str, Array], inputs: Inputs, dtypes: Mapping
     near = {role: np.abs(array) for role, array in zip(("query", "key", "value"), heads, strict=True)}
     far = dict(zip(near, projected(moved, absolute(inputs)), strict=True))
     cross = (near["query"], far["key"]), (far["query"], near["key"]), (far["query"], far["key"])
-    shift = np.sum([raw_scores(a, b) for a, b in cross], axis=0)
-    weights = softmax(masked(raw_scores(heads[0], heads[1]), inputs.attends))
+    shift = np.sum([raw_scores(a, b, inputs.scale) for a, b in cross], axis=0)
+    weights = softmax(masked(raw_scores(heads[0], heads[1], inputs.scale), inputs.attends))
     largest = masked(shift, inputs.attends).max(-1, keepdims=True)
     weight_shift = grown(weights, largest)
     context = np.einsum("bhts,bshv->bthv", weights, near["value"])
@@ -171,9 +174,10 @@ def arithmetic_effect(arrays: Mapping[str, Array], inputs: Inputs, *, inside: fl
     near = {role: np.abs(array) for role, array in zip(largest_heads, (query, key, value), strict=True)}
     far = {role: array * (arrays[f"{role}.kernel"].shape[0] + 3) * outside for role, array in largest_heads.items()}
     key_length, key_dim = key.shape[1], query.shape[-1]
-    weights = softmax(masked(raw_scores(query, key), inputs.attends))
-    shift = raw_scores(near["query"], near["key"]) * (key_dim + 4) * inside
-    shift = shift + raw_scores(near["query"], far["key"]) + raw_scores(far["query"], near["key"] + far["key"])
+    scores = partial(raw_scores, scale=inputs.scale)
+    weights = softmax(masked(scores(query, key), inputs.attends))
+    shift = scores(near["query"], near["key"]) * (key_dim + 4) * inside
+    shift = shift + scores(near["query"], far["key"]) + scores(far["query"], near["key"] + far["key"])
     largest = masked(shift, inputs.attends).max(-1, keepdims=True)
     weight_shift = grown(weights, largest) + weights * (key_length + 4) * inside
     moved = np.einsum(

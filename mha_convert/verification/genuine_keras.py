@@ -4,17 +4,17 @@ import importlib.util
 import json
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from ..child import python
 from ..datatypes import Array, Layer
 from ..errors import VerificationError, printable
 
@@ -32,6 +32,7 @@ class Request:
             is the layer itself.
         call: a word of ``keras_worker.CALLS``.
         inputs: the arrays of each call, by names that ``call`` knows.
+        factors: what arrays are multiplied by first, as Keras' layer cannot be told another scale.
     """
 
     class_name: str
@@ -39,6 +40,7 @@ class Request:
     weights: Mapping[str, Sequence[str]]
     call: str
     inputs: Sequence[Mapping[str, Array]]
+    factors: Mapping[str, float] = field(default_factory=dict)
 
 
 class GenuineKeras:
@@ -75,11 +77,11 @@ class GenuineKeras:
         """The running process."""
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "mha_convert.verification.keras_worker"],
+                python("mha_convert.verification.keras_worker"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.messages,
-                text=True,
+                encoding="utf-8",
             )
             who = self.hear(self.process)
             self.name = f"Keras {who['keras']} on {who['backend']} {who['backend_version']} (float64)"
@@ -127,5 +129,6 @@ def payload(request: Request, arrays: Mapping[str, Array]) -> dict[str, Any]:
         "call": request.call,
         "calls": len(request.inputs),
     }
-    data: dict[str, Any] = {"request": json.dumps(told), **arrays}
+    scaled = {name: arrays[name] * factor for name, factor in request.factors.items()}
+    data: dict[str, Any] = {"request": json.dumps(told), **arrays, **scaled}
     return data | {f"{i}/{name}": array for i, given in enumerate(request.inputs) for name, array in given.items()}

@@ -1,21 +1,30 @@
 """How are tensors written? A writer is one module with ``SUFFIX``, ``write`` and ``open_target``."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..datatypes import Tensor
 from ..errors import ReadError, WriteError, printable, reason
-from ..locations import local_copy, locate, name_of
+from ..locations import MODEL, is_folder, local_copy, locate, name_of, open_binary, refuse_object
 from . import safetensors_file, torch_file
 from ._draft import check_target, draft
+from ._stored import StoredTarget
+from .user_model import UserModel, read_model
 
-if TYPE_CHECKING:
-    import torch
-
-__all__ = ["SUFFIXES", "WRITERS", "StoredTarget", "check_target", "draft", "open_target", "write", "writer_for"]
+__all__ = [
+    "SUFFIXES",
+    "WRITERS",
+    "StoredTarget",
+    "UserModel",
+    "check_target",
+    "draft",
+    "open_model",
+    "open_target",
+    "write",
+    "writer_for",
+]
 
 
 class Writer(Protocol):
@@ -29,19 +38,8 @@ class Writer(Protocol):
     def write(self, path: Path, tensors: Sequence[Tensor], description: str) -> None:
         """Write the tensors and what the target says of itself."""
 
-    def open_target(self, path: Path) -> "StoredTarget":
+    def open_target(self, path: Path) -> StoredTarget:
         """Read the target back."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTarget:
-    """A written target: its own description, the shapes and dtypes in it, and ``read(key)`` for each tensor."""
-
-    path: Path
-    description: str | None
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, str]
-    read: Callable[[str], "torch.Tensor"]
 
 
 WRITERS: tuple[Writer, ...] = (safetensors_file, torch_file)
@@ -55,6 +53,7 @@ def writer_for(target: str | os.PathLike[str]) -> Writer:
     Raises:
         WriteError: no writer has this suffix.
     """
+    refuse_object(target)
     suffix = PurePath(name_of(target)).suffix.lower()
     found = next((writer for writer in WRITERS if suffix == writer.SUFFIX), None)
     if found is None:
@@ -95,13 +94,35 @@ def open_target(path: str | os.PathLike[str]) -> StoredTarget:
     Raises:
         ReadError: missing, damaged, or of another form.
     """
-    source = local_copy(locate(path))
-    try:
-        with source.open("rb") as file:
-            head = file.read(HEAD_SIZE)
-    except OSError as error:
-        raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
+    source, head = opened(path)
     for writer in WRITERS:
         if writer.accepts(head, source):
             return writer.open_target(source)
     raise ReadError(f"{source}: is of no form that mha-convert writes ({', '.join(SUFFIXES)}). Convert again.")
+
+
+def open_model(path: str | os.PathLike[str]) -> UserModel:
+    """The tensors of a PyTorch model of the user's, described: a ``state_dict``, also in a trainer's checkpoint.
+
+    Args:
+        path: ``.safetensors``, or a file of ``torch.save``; one behind a URL is copied here first.
+
+    Raises:
+        ReadError: missing, damaged, or something else; the message says what, and how to save a ``state_dict``.
+    """
+    refuse_object(path, MODEL)
+    return read_model(*opened(path))
+
+
+def opened(path: str | os.PathLike[str]) -> tuple[Path, bytes]:
+    """The file, here on a disk, and how it begins."""
+    source = local_copy(locate(path))
+    try:
+        if is_folder(source):
+            raise ReadError(f"{source}: is a folder, expected a file. Give a file on a disk.")
+        with open_binary(source) as file:
+            return source, file.read(HEAD_SIZE)
+    except OSError as error:
+        raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
+    except ValueError as error:  # a NUL in the path
+        raise ReadError(f"{printable(source)}: is not a path ({error}). Check the path.") from error

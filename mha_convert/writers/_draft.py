@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -101,7 +102,7 @@ def draft(target: Path, *, overwrite: bool) -> Iterator[Path]:
 @contextmanager
 def new_draft(final: Path) -> Iterator[Path]:
     """An empty file in the target's folder, locked; removed at the end if it has not become the target."""
-    name = os.fsencode(final.name)[:NAME_BYTES].decode(errors="ignore")
+    name = stem(final)
     path = final.with_name(f".{name}.{os.getpid()}-{os.urandom(4).hex()}.draft")
     descriptor = None
     try:
@@ -117,6 +118,11 @@ def new_draft(final: Path) -> Iterator[Path]:
             os.close(descriptor)
 
 
+def stem(final: Path) -> str:
+    """The target's name in its draft's: as much as fits, of what the locale can write."""
+    return os.fsencode(final.name)[:NAME_BYTES].decode(sys.getfilesystemencoding(), errors="ignore")
+
+
 def lock(descriptor: int) -> bool:
     """Lock a file until it is closed, or its process ends however it does; False where that is not to be had."""
     try:
@@ -130,7 +136,7 @@ def lock(descriptor: int) -> bool:
 
 def remove_abandoned(final: Path) -> None:
     """Remove drafts of this target whose process is gone."""
-    name = os.fsencode(final.name)[:NAME_BYTES].decode(errors="ignore")
+    name = stem(final)
     ours = re.compile(re.escape(f".{name}.") + r"\d+-[0-9a-f]{8}\.draft")
     with suppress(OSError), os.scandir(final.parent) as entries:
         for entry in entries:

@@ -20,11 +20,10 @@ import numpy as np
 
 from ..datatypes import Tensor
 from ..errors import ReadError, printable
+from ._stored import StoredTarget
 
 if TYPE_CHECKING:
     import torch
-
-    from . import StoredTarget
 
 SUFFIX = ".safetensors"
 CODES = {"float64": ("F64", 8), "float32": ("F32", 4), "float16": ("F16", 2), "bfloat16": ("BF16", 2)}
@@ -96,18 +95,16 @@ def layout(tensors: Sequence[Tensor], description: str) -> dict[str, object]:
     return header
 
 
-def open_target(path: Path) -> "StoredTarget":
-    """Read with the safetensors library, so that its own checks hold."""
+def open_target(path: Path, next_step: str = "Convert again") -> StoredTarget:
+    """Read with the safetensors library, so that its own checks hold; ``next_step`` is for a damaged file."""
     from safetensors import SafetensorError, safe_open
-
-    from . import StoredTarget
 
     try:
         file = safe_open(path, framework="pt")
         metadata = file.metadata() or {}
         slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - safe_open is no mapping
     except (SafetensorError, OSError) as error:
-        raise ReadError(f"{path}: is no intact safetensors file: {printable(error)}. Convert again.") from error
+        raise ReadError(f"{path}: is no intact safetensors file: {printable(error)}. {next_step}.") from error
 
     def read(key: str) -> "torch.Tensor":
         tensor: torch.Tensor = file.get_tensor(key)

@@ -8,20 +8,32 @@ import pickle
 import warnings
 import zipfile
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..datatypes import Array, Tensor
-from ..errors import ReadError
+from ..errors import ReadError, printable
+from ._pickled import FAULTS, DamageError, Named, SavedTensor, Table, Unknown, read_saved
+from ._stored import StoredTarget
 
 if TYPE_CHECKING:
     import torch
 
-    from . import StoredTarget
-
 SUFFIX = ".pt"
 DESCRIPTION = "mha_convert"
+KINDS = {
+    Table: "a dict",
+    type(None): "None",
+    bool: "a bool",
+    int: "an int",
+    float: "a float",
+    str: "text",
+    bytes: "bytes",
+    list: "a list",
+    tuple: "a tuple",
+}
 
 
 def accepts(head: bytes, path: Path) -> bool:
@@ -68,11 +80,69 @@ def as_tensor(array: Array) -> "torch.Tensor":
     return torch.from_numpy(array)
 
 
-def open_target(path: Path) -> "StoredTarget":
-    """Read with ``torch.load(weights_only=True)``: nothing in the file is run."""
-    import torch
+def open_target(path: Path) -> StoredTarget:
+    """Describe the file without running anything in it; ``torch.load(weights_only=True)`` reads at the first tensor."""
 
-    from . import StoredTarget
+    try:
+        state = read_saved(path)
+    except DamageError as error:
+        raise ReadError(
+            f"{path}: is no state_dict that torch.load(weights_only=True) reads: {error}. Convert again."
+        ) from error
+    wrong = fault_of(state)
+    if wrong:
+        raise ReadError(f"{path}: {wrong}, expected a plain state_dict of tensors. Convert again.")
+
+    @cache
+    def numbers() -> "dict[str, torch.Tensor]":
+        return load(path, state)
+
+    return StoredTarget(
+        path=path,
+        description=description_of(state.metadata),
+        shapes={key: tensor.shape for key, tensor in state.items()},
+        dtypes={key: tensor.dtype for key, tensor in state.items()},
+        read=lambda key: numbers()[key],
+    )
+
+
+def fault_of(state: Any) -> str | None:
+    """What keeps something saved from being a plain ``state_dict``, as a fact; None for one."""
+    if isinstance(state, Unknown | Named):
+        return f"holds a whole pickled object, {printable(state.name)}"
+    if not isinstance(state, Table):
+        return f"holds {kind_of(state)}"
+    for key, value in state.items():
+        if not isinstance(key, str):
+            return f"holds the key {printable(key)}, which is {kind_of(key)}"
+        if not isinstance(value, SavedTensor):
+            return f"holds '{printable(key)}', which is {kind_of(value)}"
+        if value.odd:
+            return f"holds '{printable(key)}', which is {value.odd}"
+    if not isinstance(state.metadata, dict | None):
+        return f"holds a _metadata that is {kind_of(state.metadata)}"
+    return None
+
+
+def kind_of(value: Any) -> str:
+    """What people call something in a pickle."""
+    if isinstance(value, Unknown | Named):
+        return f"an object of {printable(value.name)}"
+    if isinstance(value, SavedTensor):
+        return "one tensor"
+    return KINDS.get(type(value), f"of type {type(value).__name__}")
+
+
+def description_of(metadata: Any) -> str | None:
+    """The target's own text, an entry in what PyTorch keeps beside a ``state_dict``."""
+    entry = (metadata or {}).get(DESCRIPTION)
+    text = entry.get("text") if isinstance(entry, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def load(path: Path, described: "Mapping[str, SavedTensor]") -> "dict[str, torch.Tensor]":
+    """The tensors by PyTorch's own reader, so that its checks hold; they are those that were described."""
+    import torch
 
     try:
         with (
@@ -81,18 +151,21 @@ def open_target(path: Path) -> "StoredTarget":
         ):  # torch warns of pickles that it did not write; we refuse them
             warnings.simplefilter("ignore")
             state = torch.load(file, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
+        found = {key: (tuple(tensor.shape), name_of_dtype(tensor)) for key, tensor in state.items()}
+    except (*FAULTS, pickle.UnpicklingError) as error:
         raise ReadError(
-            f"{path}: is no state_dict that torch.load(weights_only=True) reads ({type(error).__name__}): it holds a "
-            "whole pickled module, or is damaged. Convert again."
+            f"{path}: is no state_dict that torch.load(weights_only=True) reads ({type(error).__name__}). "
+            "Convert again."
         ) from error
-    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise ReadError(f"{path}: holds {type(state).__name__}, expected a plain state_dict of tensors. Convert again.")
-    entry = getattr(state, "_metadata", {}).get(DESCRIPTION, {})
-    return StoredTarget(
-        path=path,
-        description=entry.get("text") if isinstance(entry, dict) else None,
-        shapes={key: tuple(tensor.shape) for key, tensor in state.items()},
-        dtypes={key: str(tensor.dtype).removeprefix("torch.") for key, tensor in state.items()},
-        read=state.__getitem__,
-    )
+    if found != {key: (tensor.shape, tensor.dtype) for key, tensor in described.items()}:
+        raise ReadError(f"{path}: torch.load reads other tensors than the file describes. Convert again.")
+    return dict(state)
+
+
+def name_of_dtype(tensor: "torch.Tensor") -> str:
+    """The dtype of plain numbers; other kinds of tensors are none."""
+    import torch
+
+    is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    plain = is_plain and not tensor.is_neg() and not tensor.is_conj()
+    return str(tensor.dtype).removeprefix("torch.") if plain else "none"

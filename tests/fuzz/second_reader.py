@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
@@ -20,6 +21,7 @@ V3_ROLE = re.compile(r"(?:^|/)(?:_?(query|key|value|output|gate)_dense|(attentio
 LEGACY_ROLE = re.compile(r"(?:^|/)(query|key|value|attention_output|gate)/(kernel|bias)(?::0)?$")
 CLASSES = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")
 ROLES = ("query", "key", "value", "output")
+MADE_IN_ORDER = ("query", "key", "gate", "value", "output")
 MODELS_OWN = "top_level_model_weights/"
 DOUBLE_COUNT = ("2.12", "2.13")
 MAY_STAND_ELSEWHERE = ("2.14", "2.15")  # attributes of the model; layers of that class keep the groups' names
@@ -53,12 +55,14 @@ class Stored:
 
 @dataclass
 class Content:
-    """Everything that the second reader found."""
+    """Everything that the second reader found; ``whole`` is whether the JSON is of the same save as the weights."""
 
     stored: dict[str, Stored] = field(default_factory=dict)
     config: Json | None = None
     groups: list[str] = field(default_factory=list)
+    layers: list[str] = field(default_factory=list)
     version: str = ""
+    whole: bool = False
 
 
 def content_of(files: dict[str, bytes], main: str) -> Content:
@@ -83,7 +87,7 @@ def note(found: Content, name: str, content: bytes) -> None:
     elif name == "config.json":
         found.config = json.loads(content)
     elif name == "metadata.json":
-        found.version = str(json.loads(content).get("keras_version"))
+        found.version, found.whole = str(json.loads(content).get("keras_version")), True
 
 
 def is_legacy(file: h5py.File) -> bool:
@@ -125,10 +129,12 @@ def legacy(file: h5py.File, found: Content) -> None:
     top = file.get("model_weights", file)
     config = file.attrs.get("model_config")
     if config is not None:
-        found.config = json.loads(config)
+        found.config, found.whole = json.loads(config), True
     for layer in texts(top, "layer_names"):
         group = top[layer]
-        for weight in texts(group, "weight_names"):
+        weights = texts(group, "weight_names")
+        found.layers += [layer] if weights else []
+        for weight in weights:
             match = LEGACY_ROLE.search(weight)
             if match:
                 role = match[1].replace("attention_output", "output")
@@ -144,7 +150,7 @@ def texts(group: Any, name: str) -> list[str]:
         if f"{name}{len(parts)}" not in group.attrs:
             break
         parts.append(group.attrs[f"{name}{len(parts)}"])
-    items = [item for part in parts for item in np.atleast_1d(part)]
+    items = [item for part in parts if not isinstance(part, h5py.Empty) for item in np.atleast_1d(part)]
     return [item.decode() if isinstance(item, bytes) else str(item) for item in items]
 
 
@@ -176,6 +182,25 @@ def disagreements(facts: list[Facts], content: Content) -> Iterator[str]:
         yield from other_arrays(layer, stored)
         yield from other_name(layer, owner, stored, entries, content, {other.name for other in facts})
     yield from left_out(facts, content)
+    yield from other_order(facts, entries, content)
+
+
+def other_order(facts: list[Facts], entries: dict[str, Json], content: Content) -> Iterator[str]:
+    """Keras goes by position in legacy HDF5; where the names give another model, nothing should be converted."""
+    if content.whole and content.layers:
+        known = [name for name in entries if name in content.layers]
+        if known != [name for name in content.layers if name in known]:
+            yield f"the JSON lists {known[:4]}, the weights {content.layers[:4]}"
+    converted = {layer.paths["query.kernel"] for layer in facts if not layer.made}
+    for owner, stored in content.stored.items():
+        made = [MADE_IN_ORDER.index(role.partition(".")[0]) for role in stored.arrays if role.endswith(".kernel")]
+        steps_back = sum(after < before for before, after in pairwise(made))
+        is_ours = "query.kernel" in stored.arrays and stored.arrays["query.kernel"][0] in converted
+        entry = entries.get(owner.partition("|")[0], {})
+        if (
+            "|" in owner and entry.get("class_name") in CLASSES and is_ours and steps_back > 1
+        ):  # one: what is trained, then what is frozen
+            yield f"{owner}: its kernels come in the order {made}"
 
 
 def other_arrays(layer: Facts, stored: Stored) -> Iterator[str]:
@@ -232,8 +257,23 @@ def other_name(
         is_copy = layer.name not in entries and stored.label in names  # in a group that no configuration knows
         if stored.label != last and stored.label in entries and not is_copy:
             yield f"{layer.name}: its arrays are of {stored.label}"
+        elif content.whole:
+            yield from otherwise_counted(layer, owner, entries)
     elif entries and not content.version.startswith(DOUBLE_COUNT):
         yield from miscounted(layer, owner, entries, content)
+
+
+def otherwise_counted(layer: Facts, owner: str, entries: dict[str, Json]) -> Iterator[str]:
+    """Keras does not read the names beside the arrays: it counts, since 3.6 every layer once."""
+    match = re.fullmatch(r"layers/multi_head_attention(?:_(\d+))?", owner)
+    names = [
+        name
+        for name, entry in entries.items()
+        if "/" not in name and str(entry.get("class_name")).rpartition(">")[2] == "MultiHeadAttention"
+    ]
+    number = int(match[1] or 0) if match else len(names)
+    if number < len(names) and layer.name in names and names[number] != layer.name:
+        yield f"{layer.name}: counting gives {names[number]}"
 
 
 def miscounted(layer: Facts, owner: str, entries: dict[str, Json], content: Content) -> Iterator[str]:

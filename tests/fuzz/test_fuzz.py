@@ -122,3 +122,25 @@ def test_the_second_reader_sees_a_wrong_conversion(changes, fact):
     content = Content(stored={"attn": Stored("attn", ARRAYS)}, config={"config": {"layers": entries}})
     assert list(disagreements([facts()], content)) == []
     assert fact in "\n".join(disagreements([facts(**changes)], content))
+
+
+LISTED = {role: (f"attn/{role}/kernel", array) for role, (_, array) in ARRAYS.items()}
+REVERSED = {role: LISTED[role] for role in reversed(LISTED)}
+
+
+@pytest.mark.parametrize(
+    ("stored", "layers", "fact"),
+    [
+        ({"layers/multi_head_attention": Stored("other", ARRAYS)}, [], "other: counting gives attn"),
+        ({"other|other": Stored(None, LISTED)}, ["other", "attn"], "the JSON lists ['attn', 'other'], the weights"),
+        ({"other|other": Stored(None, REVERSED)}, ["attn", "other"], "its kernels come in the order [4, 3, 1, 0]"),
+    ],
+    ids=["labels", "layers", "weights"],
+)
+def test_the_second_reader_sees_names_that_contradict_the_order(stored, layers, fact):
+    """Point 9 of issue 12: such a file is to be refused, so a conversion of it is a finding."""
+    entries = [{"class_name": "MultiHeadAttention", "config": {"name": name}} for name in ("attn", "other")]
+    content = Content(stored=stored, config={"config": {"layers": entries}}, layers=layers, whole=True)
+    (found,) = stored.values()
+    converted = facts(name="other", settings={}, paths={role: path for role, (path, _) in found.arrays.items()})
+    assert fact in "\n".join(disagreements([converted], content))

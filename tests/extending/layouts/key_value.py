@@ -1,0 +1,50 @@
+"""Layout ``key-value``: key and value stacked in one ``nn.Linear``, as encoder-decoder models cache them.
+
+An example of docs/extending.md; ``modules.py`` beside this folder has its module.
+"""
+
+from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
+from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from ._refusals import GATED, GROUPED, REORDERED, WINDOWED, Refusal
+
+NAME = "key-value"
+TWO_WIDTHS = Refusal(
+    lambda layer: layer.key_features != layer.value_features,
+    "has keys of width {layer.key_features} and values of width {layer.value_features}, and one weight takes one width",
+    "Use --layout linear, which takes any sizes",
+)
+REFUSALS = (GROUPED, GATED, WINDOWED, REORDERED, TWO_WIDTHS)
+
+RULES = (
+    Rule("q_proj.weight", (Piece("query.kernel", WEIGHT),)),
+    Rule("q_proj.bias", (Piece("query.bias", BIAS),)),
+    Rule("kv_proj.weight", (KEY, VALUE)),
+    Rule("kv_proj.bias", (KEY_BIAS, VALUE_BIAS)),
+    Rule("out_proj.weight", (OUTPUT,)),
+    Rule("out_proj.bias", (OUTPUT_BIAS_PIECE,)),
+)
+
+
+def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
+    """The layer's rules and module; ``placement`` makes no difference here."""
+    return LayerPlan(
+        layer=layer,
+        prefix=prefix,
+        placement=NAME,
+        head_size=None,
+        embed_dim=layer.num_heads * layer.key_dim,
+        rules=tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias")),
+        module=ModuleSpec(
+            class_name="KeyValueMultiheadAttention",
+            arguments={
+                "num_heads": layer.num_heads,
+                "key_dim": layer.key_dim,
+                "value_dim": layer.value_dim,
+                "query_features": layer.query_features,
+                "key_features": layer.key_features,
+                "output_shape": list(layer.output_shape),
+                "dropout": layer.dropout or 0.0,
+                "bias": layer.use_bias,
+            },
+        ),
+    )

@@ -1,0 +1,73 @@
+"""``.npz``: weights by their paths, ``encoder/attn/query_dense/kernel``. An example of docs/extending.md."""
+
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+import numpy as np
+
+from ..datatypes import Array, Checkpoint, Group, Variable
+from ..errors import ReadError, printable
+from ..limits import limits
+from ..locations import open_binary
+from ._config import Json, refuse_architecture
+
+FORMAT, END = "numpy-archive", ".npy"
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def accepts(head: bytes, path: Path) -> bool:
+    """A zip of arrays that are called like Keras' sub-layers."""
+    if not head.startswith(b"PK\x03\x04"):
+        return False
+    try:
+        with open_binary(path) as file, ZipFile(file) as archive:
+            names = archive.namelist()
+    except BadZipFile:
+        return False
+    return all(name.endswith(END) for name in names) and any("/query_dense/" in name for name in names)
+
+
+def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+    """Describe the arrays; raises ``ReadError`` for a damaged file."""
+    refuse_architecture(architecture, path)
+    tree: dict[str, Any] = {}
+    try:
+        with open_binary(path) as file, ZipFile(file) as archive:
+            for member in archive.infolist():
+                *parents, name = member.filename.removesuffix(END).split("/")
+                inside = tree
+                for parent in parents:
+                    inside = inside.setdefault(parent, {})
+                inside[name] = described(path, archive, member)
+    except (BadZipFile, ValueError) as error:
+        raise ReadError(f"{path}: is not an intact .npz file: {printable(error)}. Copy it again.") from error
+    return Checkpoint(path=str(path), format=FORMAT, has_config=False, root=group("", tree))
+
+
+def described(path: Path, archive: ZipFile, member: ZipInfo) -> Variable:
+    """One array; its header must fit the member's size, and that the stored bytes."""
+    with archive.open(member) as stream:
+        shape, _, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
+        size = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        if dtype.hasobject or size != member.file_size - stream.tell():
+            raise ValueError(f"'{member.filename}' does not hold what its header says")
+    if member.file_size > limits().ratio * member.compress_size:
+        raise ValueError(f"'{member.filename}' would become too large")
+
+    def read_array() -> Array:
+        with open_binary(path) as file, ZipFile(file) as archive, archive.open(member.filename) as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+
+    return Variable(path=member.filename.removesuffix(END), shape=shape, dtype=dtype.name, read=read_array)
+
+
+def group(path: str, tree: dict[str, Any]) -> Group:
+    """A level of the tree, and all below it."""
+    below = {name: item for name, item in tree.items() if isinstance(item, dict)}
+    return Group(
+        path=path,
+        name=path,
+        variables={name: item for name, item in tree.items() if isinstance(item, Variable)},
+        children={name: group(f"{path}/{name}".lstrip("/"), item) for name, item in below.items()},
+    )
