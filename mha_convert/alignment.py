@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from . import layouts
 from .conversion import convert
-from .datatypes import Alignment, AnyAttention, AttentionLayer, ModelAttention, Pair, UnprojectedAttention
+from .datatypes import Alignment, AttentionLayer, Layer, ModelAttention, Pair
 from .errors import LayoutError, printable
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -64,7 +65,7 @@ FORMS = (
 )  # T5's q, k, v, o are left out on purpose: no shape tells that its scores are not divided
 
 
-def align(layers: Sequence[AnyAttention], shapes: Shapes, *, in_order: bool = True) -> Alignment:
+def align(layers: Sequence[Layer], shapes: Shapes, *, in_order: bool = True) -> Alignment:
     """Match layers with the attention in a ``state_dict``.
 
     Args:
@@ -83,9 +84,9 @@ def align(layers: Sequence[AnyAttention], shapes: Shapes, *, in_order: bool = Tr
     left = [
         (layer.name, "it has no projections, by which attention in a model is recognised")
         for layer in layers
-        if isinstance(layer, UnprojectedAttention)
+        if not layouts.takes_layouts(layer.kind)
     ]
-    projected = [layer for layer in layers if isinstance(layer, AttentionLayer)]
+    projected: list[Any] = [layer for layer in layers if layouts.takes_layouts(layer.kind)]
     projected = projected if in_order else sorted(projected, key=lambda layer: natural(layer.name))
     plain = [place for place in found if altering(place) is None]
     fitting = {layer.name: [place for place in plain if fits(layer, place, shapes)] for layer in projected}

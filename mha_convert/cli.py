@@ -22,7 +22,7 @@ from .errors import MhaConvertError, printable
 if TYPE_CHECKING:
     from .batch.record import SourceReport
     from .datatypes import Checkpoint, Plan, Report
-    from .document import Document
+    from .words.table import Document
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
@@ -177,9 +177,9 @@ def inspect(
     """List the attention layers of a saved Keras model, with their sizes and placements."""
     start_hdf5()
     from .attention_rows import read_attention
-    from .inspection import inspection_as_json, inspection_as_text
     from .layers import survey
     from .readers import read
+    from .words.inspection import inspection_as_json, inspection_as_text
 
     rows = read_attention(attention)
     checkpoint = read(source, config=config, trust=trust)
@@ -330,9 +330,9 @@ def explain(
 ) -> None:
     """Tell how a layer's arrays become PyTorch tensors: formula, shapes, traps, and the lines to load and call it."""
     start_hdf5()
-    from .explain import alike, explanation
     from .pipeline import explain_file
     from .shell import option, quoted
+    from .words.explanation import alike, explanation
 
     command = " ".join(
         (
@@ -574,7 +574,7 @@ def propose(
 ) -> None:
     """Show and write the proposal of ``--like``."""
     from .pipeline import align_source, all_matched, rules_beside, write_rules
-    from .report import alignment_as_json, alignment_as_text
+    from .words.conversion import alignment_as_json, alignment_as_text
 
     checkpoint, alignment = align_source(source, like, config=config, trust=trust, attention=attention, layers=layers)
     path = rules_beside(target)
@@ -592,7 +592,7 @@ def propose(
 
 def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:
     """What a conversion would write."""
-    from .report import keys_as_json, keys_as_text
+    from .words.conversion import keys_as_json, keys_as_text
 
     if as_json:
         print_json(keys_as_json(checkpoint, plan))
@@ -602,7 +602,7 @@ def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:
 
 def show_report(result: "Report", as_json: bool) -> None:
     """What a conversion or a verification did."""
-    from .report import report_as_json, report_as_text
+    from .words.conversion import report_as_json, report_as_text
 
     if as_json:
         print_json(report_as_json(result))
@@ -617,7 +617,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 def show(document: "Document") -> None:
     """Tables for a terminal, plain text for a pipe."""
-    from .document import Table, as_plain_text, plain_table
+    from .words.table import Table, as_plain_text, plain_table
 
     if not sys.stdout.isatty():
         typer.echo(as_plain_text(document))

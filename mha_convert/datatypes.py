@@ -638,12 +638,20 @@ class Rule:
     pieces: tuple[Piece, ...]
 
 
+STOCK = ("MultiheadAttention", "LayerNorm")  # classes of torch.nn that a target can name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSpec:
     """The module that a layer's tensors load into: a class of ``torch.nn`` or of ``mha_convert.modules``."""
 
     class_name: str
     arguments: Mapping[str, Any]
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether the class is one of ``torch.nn``; all others are those of ``mha_convert.modules``."""
+        return self.class_name in STOCK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from .datatypes import ModuleSpec
+from .datatypes import STOCK, ModuleSpec
 from .description import LayerDescription, TargetDescription, parse_description, shown
 from .errors import ReadError, printable
 from .module_arguments import faults_of
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-STOCK = ("MultiheadAttention", "LayerNorm")  # classes of torch.nn that a target can name
 DTYPES = frozenset(("float64", "float32", "float16", "bfloat16"))
 LOADING = (RuntimeError, TypeError, ValueError, KeyError, AttributeError, AssertionError, ArithmeticError)
 MOST_TOLD = 4

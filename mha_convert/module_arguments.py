@@ -49,6 +49,11 @@ def is_shape(value: Any, longest: int) -> bool:
     return product <= longest
 
 
+def are_sizes(value: Any, longest: int) -> bool:
+    """Whether each number is a length that is there."""
+    return isinstance(value, list) and 1 <= len(value) <= MOST_AXES and all(is_size(size, longest) for size in value)
+
+
 def is_axes(value: Any, longest: int) -> bool:
     """Whether the numbers are different axes behind the batch."""
     return (
@@ -75,6 +80,7 @@ SIZE_OR_NONE = Kind(
     "null or a length of the stored tensors", lambda value, longest: value is None or is_size(value, longest)
 )
 SHAPE = Kind("the lengths of an axis of the stored tensors", is_shape)
+SIZES = Kind("lengths of the stored tensors", are_sizes)
 AXES = Kind(f"different axes from 1 to {MOST_AXES}", is_axes)
 NAMES = Kind("one name for each of q_proj, k_proj, v_proj and out_proj", is_names)
 FLAG = Kind("true or false", lambda value, longest: isinstance(value, bool))
@@ -82,6 +88,7 @@ TRUE = Kind("true", lambda value, longest: value is True)
 RATE = Kind(
     "a number from 0 to 1", lambda value, longest: (is_whole(value) or isinstance(value, float)) and 0 <= value <= 1
 )
+POSITIVE = Kind("a number above 0", lambda value, longest: isinstance(value, float | int) and 0 < value < MOST_STEPS)
 WINDOW = Kind("a number from 1", lambda value, longest: is_whole(value) and 1 <= value <= MOST_STEPS)
 MODE = Kind("'dot' or 'concat'", lambda value, longest: value in ("dot", "concat"))
 
@@ -125,6 +132,7 @@ ARGUMENTS: Mapping[str, Arguments] = {
         required={"num_heads": SIZE, "key_dim": SIZE, "features": SIZE, "output_features": SIZE, **COMMON}, optional={}
     ),
     "DotProductAttention": Arguments(required={"use_scale": FLAG, "score_mode": MODE, "dropout": RATE}, optional={}),
+    "LayerNorm": Arguments(required={"normalized_shape": SIZES, "eps": POSITIVE}, optional={"bias": FLAG}),
     "AdditiveAttention": Arguments(required={"features": SIZE_OR_NONE, "dropout": RATE}, optional={}),
 }
 

@@ -20,7 +20,6 @@ IMPORTS = {
     "nn": "nn",
     "F": "from torch.nn import functional as F",
 }
-STOCK = "MultiheadAttention"
 
 PLACE = '''\
 def place(model: nn.Module, path: str, module: nn.Module) -> None:
@@ -41,7 +40,7 @@ def module_source(plan: Plan, source: str, target: str) -> str:
     in it under its key. Of a renamed target it takes ``own_keys(target)``: a new name need not be one that a module
     can have where the layer is.
     """
-    classes = {item.module.class_name for item in plan.layers} - {STOCK}
+    classes = {item.module.class_name for item in plan.layers if not item.module.is_stock}
     definitions = needed(classes | {"to_attn_mask"})
     bare = [item for item in plan.layers if not item.prefix]
     body = [build_bare(bare[0])] if bare else [PLACE, build_tree(plan)]
@@ -59,7 +58,7 @@ def heading(source: str, target: str, is_renamed: bool) -> str:
     state = f"{load}({text_literal(target)}{safe})"
     state = f"own_keys({state})" if is_renamed else state
     return docstring(
-        f"The attention layers of {printable(source)}, written by mha-convert.\n\n"
+        f"Layers of {printable(source)}, written by mha-convert.\n\n"
         "Load the weights that were converted with it:\n\n"
         f"    model = build()\n    model.load_state_dict({state})\n    model.eval()\n"
     )
@@ -135,7 +134,7 @@ def call(item: LayerPlan, depth: int) -> str:
     name = item.module.class_name
     indent = "    " * depth
     lines = [f"{indent}    {key}={literal(value, depth + 1)}," for key, value in item.module.arguments.items()]
-    return "\n".join([f"{'nn.' if name == STOCK else ''}{name}(", *lines, f"{indent})"])
+    return "\n".join([f"{'nn.' if item.module.is_stock else ''}{name}(", *lines, f"{indent})"])
 
 
 def literal(value: object, depth: int) -> str:

@@ -421,10 +421,10 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
     if isinstance(names, str):
         names = [names]
     if names is not None:
-        asked = [item for item in blocking if item.name in names]
+        asked = [item for item in (*blocking, *findings.unfit) if item.name in names]
         if asked:
             raise LayerError(refusal(asked, findings.layers))
-        return select(findings.layers, tuple(names))
+        return select(findings.layers, tuple(names), findings.companions)
     if blocking:
         raise LayerError(refusal(blocking, findings.layers))
     if not findings.layers:
@@ -510,7 +510,7 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
             f"{target}: holds layer '{printable(missing[0])}', which is not in {source}; it was made from "
             f"'{printable(described.source)}'. Give that file (names can differ between formats, see docs/formats.md)."
         )
-    chosen = select(findings.layers, tuple(layer.name for layer in described.layers))
+    chosen = select(findings.layers, tuple(layer.name for layer in described.layers), findings.companions)
     places = {layer.name: layer for layer in described.layers}
     asked: dict[str, Any] = {name: getattr(described, name) for name in ("layout", "placement", "names", "dtype")}
     try:

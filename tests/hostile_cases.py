@@ -120,8 +120,8 @@ def run(source: str, target: str, keep: Path | None, task: Callable[[str, Path, 
 
 def main(folder: Path, place: Path, part: str = "0/1") -> None:
     """Every case of the manifest."""
-    from mha_convert import inspection, report  # noqa: F401 - loaded before the processes are forked
     from mha_convert.readers._protobuf import message_classes
+    from mha_convert.words import conversion, inspection  # noqa: F401 - loaded before the processes are forked
 
     message_classes()
     results = {}

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import mha_convert
-from mha_convert.inspection import cost_note
+from mha_convert.words.inspection import cost_note
 
 VERBS = ("inspect", "convert", "verify", "explain")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mha_convert import MhaConvertError
-from mha_convert.explain import alike, explanation
 from mha_convert.layouts import LAYOUTS
 from mha_convert.pipeline import explain_file
+from mha_convert.words.explanation import alike, explanation
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(path for path in GOLDEN.rglob("*.*") if path.suffix in (".keras", ".h5"))

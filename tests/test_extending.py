@@ -18,8 +18,8 @@ import pytest
 from conftest import PROJECT
 
 from mha_convert import find_layers, plan, read
-from mha_convert.explain import explanation
-from mha_convert.report import module_call
+from mha_convert.words.explanation import explanation
+from mha_convert.words.kinds import OF_KIND
 
 EXAMPLES = PROJECT / "tests" / "extending"
 PAGE = PROJECT / "docs" / "extending.md"
@@ -215,4 +215,4 @@ def test_no_layout_is_unknown_to_explain(head_size, samples):
     item = replace(item, placement="new", head_size=head_size, module=replace(item.module, class_name="New"))
     text = explanation([item], "'x.keras'")
     assert "In PyTorch (layout new): New(embed_dim=24, " in text and "--layout new" in text
-    assert module_call(item) == "New(6, 4, 4)"
+    assert OF_KIND[item.layer.kind].module_call(item) == "New(6, 4, 4)"

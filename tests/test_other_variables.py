@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import mha_convert
-from mha_convert.inspection import sort_variables, variables_line
 from mha_convert.layers import survey
 from mha_convert.readers._bundle import DTYPES, Bundle, Entry
 from mha_convert.readers._object_graph import Object, arrange
+from mha_convert.words.inspection import sort_variables, variables_line
 
 INTEGERS = ("save_counter", "global_step")
 NUMBER = {name: number for number, name in DTYPES.items()}

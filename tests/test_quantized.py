@@ -21,10 +21,10 @@ from layer_cases import make_variable
 
 import mha_convert
 from mha_convert.datatypes import Group, LayerConfig
-from mha_convert.document import Table
-from mha_convert.inspection import inspection_as_json, inspection_as_text
 from mha_convert.layers import multi_head_attention, survey
 from mha_convert.layers.storages import merged, unpacked
+from mha_convert.words.inspection import inspection_as_json, inspection_as_text
+from mha_convert.words.table import Table
 
 OLD = TESTS / "golden" / "keras-3.12.4-quantized"
 FORMATS = ("model.keras", "folder", "model.weights.h5", "model.h5", "checkpoint/ck", "export")
@@ -128,7 +128,7 @@ def test_kernels_are_those_that_genuine_keras_computes_with(quantized, model, fo
 
 @pytest.mark.parametrize(("model", "format"), EVERY)
 def test_conversions_are_proven_and_account_for_every_array(quantized, tmp_path, model, format):
-    from mha_convert.report import report_as_json
+    from mha_convert.words.conversion import report_as_json
 
     report = convert_by_name(quantized / model / format, tmp_path / "x.safetensors")
     assert report.proven

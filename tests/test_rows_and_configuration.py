@@ -21,7 +21,7 @@ from mha_convert.datatypes import Checkpoint, Group, LayerConfig, Variable
 from mha_convert.layers import hand_written_settings as settings
 from mha_convert.layers import survey
 from mha_convert.pipeline import convert_file, verify_file
-from mha_convert.report import report_as_text
+from mha_convert.words.conversion import report_as_text
 
 MAKERS = (
     "01_scale",

@@ -64,7 +64,7 @@ def test_every_command_that_is_printed(name, tmp_path, monkeypatch, capsys):
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  $ mha-convert convert")]
     assert words_of(line.removeprefix("  $ "), tmp_path)[:3] == ["mha-convert", "convert", source]
     report = mha_convert.convert_file(source, "x.pt", overwrite=True)
-    from mha_convert.report import report_as_text
+    from mha_convert.words.conversion import report_as_text
 
     more = report_as_text(report)[-1].partition("More: ")[2]
     assert words_of(more, tmp_path) == ["mha-convert", "explain", source]

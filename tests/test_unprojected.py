@@ -402,8 +402,8 @@ def test_the_module_file_needs_torch_alone(made, tmp_path):
 
 
 def test_explain_and_inspect_tell_the_formula(made):
-    from mha_convert.explain import explanation
-    from mha_convert.inspection import inspection_as_json, inspection_as_text
+    from mha_convert.words.explanation import explanation
+    from mha_convert.words.inspection import inspection_as_json, inspection_as_text
 
     text = explanation(list(explain_file(made / "every.keras", "concat_scaled")), "x.keras")
     assert "scores = concat_score_weight × sum(tanh(scale × (query + key))), over the features" in text

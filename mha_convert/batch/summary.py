@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..document import Document, Table
 from ..errors import printable
+from ..words.table import Document, Table
 from .record import FINISHED, OUTCOMES, Outcome, SourceReport
 
 NAMED = 3  # sources of a kind of failure, unless all are asked for

@@ -141,8 +141,8 @@ def failed(outcome: Outcome, kind: str, message: str) -> dict[str, Any]:
 
 def converted(report: "Report") -> dict[str, Any]:
     """The record's fields of a conversion."""
-    from ..inspection import lookalike_as_json, variable_counts
-    from ..report import plan_as_json
+    from ..words.conversion import plan_as_json
+    from ..words.inspection import lookalike_as_json, variable_counts
 
     layers = [plan_as_json(item, report.ledgers[item.layer.name]) for item in report.plan.layers]
     counts = variable_counts(report.source, [item.layer for item in report.plan.layers])

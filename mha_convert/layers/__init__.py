@@ -7,7 +7,7 @@ and not converted), or None. Types are asked in order; the first answer counts.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol
 
 from ..datatypes import AnyAttention, AttentionLayer, AttentionRow, Checkpoint, Group, Layer, Lookalike, PlainLayer
 from ..errors import LayerError, listed, printable
@@ -20,8 +20,6 @@ from . import (
     unclear,
     unprojected,
 )
-
-Found = TypeVar("Found", AnyAttention, PlainLayer)
 
 
 class LayerType(Protocol):
@@ -167,26 +165,26 @@ def split(name: str) -> tuple[list[str], str]:
     return owner, last
 
 
-def with_unique_names(layers: list[Found]) -> tuple[Found, ...]:
+def with_unique_names(layers: Sequence[Any]) -> tuple[Any, ...]:
     """Layers of one name get their place in the file for a name, and say so."""
-    uses = Counter(layer.name for layer in layers)
+    uses = Counter(item.name for item in layers)
     return tuple(
         replace(
-            layer,
-            name=layer.path,
+            item,
+            name=item.path,
             cautions=(
-                *layer.cautions,
-                f"{uses[layer.name]} layers are called '{layer.name}'; this one goes by its place in the file",
+                *item.cautions,
+                f"{uses[item.name]} layers are called '{item.name}'; this one goes by its place in the file",
             ),
         )
-        if uses[layer.name] > 1
-        else layer
-        for layer in layers
+        if uses[item.name] > 1
+        else item
+        for item in layers
     )
 
 
-def select(layers: Sequence[Layer], names: Sequence[str] | None) -> tuple[Layer, ...]:
-    """The layers called ``names``, in that order; all of them for None.
+def select(layers: Sequence[Layer], names: Sequence[str] | None, others: Sequence[Layer] = ()) -> tuple[Layer, ...]:
+    """The layers called ``names``, in that order, from either list; all of ``layers`` for None.
 
     Raises:
         LayerError: a name is not among them, and the message lists those that are; or there is no name at all.
@@ -197,9 +195,10 @@ def select(layers: Sequence[Layer], names: Sequence[str] | None) -> tuple[Layer,
         raise LayerError(
             "Layers: an empty list, expected at least one name. Name one, or leave --layer (layers=) out for all."
         )
-    by_name = {layer.name: layer for layer in layers}
+    by_name = {layer.name: layer for layer in (*others, *layers)}
     unknown = [name for name in names if not isinstance(name, str) or name not in by_name]
     if unknown:
-        known = ", ".join(printable(name) for name in by_name) or "none"
-        raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its layers are: {known}.")
+        known = ", ".join(printable(layer.name) for layer in layers) or "none"
+        more = f"; `mha-convert inspect` lists {len(others)} other layers" if others else ""
+        raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its attention layers are: {known}{more}.")
     return tuple(by_name[name] for name in dict.fromkeys(names))

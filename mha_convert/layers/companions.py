@@ -51,7 +51,7 @@ class Companion:
     def match(self, group: Group) -> PlainLayer | Lookalike | None:
         """The layer in ``group``; a ``Lookalike`` with the reason where it cannot be converted; None for all else."""
         config = group.config
-        if config is None or config.class_name != self.kind or config.registered_name:
+        if config is None or config.class_name != self.kind or config.is_own:
             return None
         given, problems = read_settings(self.settings, self.without_effect, config.settings)
         if problems:

@@ -62,6 +62,11 @@ NAME_FIELD = "{name}"
 MOST_ADDED = 1 << 30  # 4 GB in float32
 
 
+def takes_layouts(kind: str) -> bool:
+    """Whether a kind's layers are laid out as the user chooses."""
+    return OF_KIND[kind] is None
+
+
 def plan(
     layers: Sequence[Layer],
     *,

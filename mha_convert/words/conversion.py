@@ -1,11 +1,11 @@
-"""What ``convert`` and ``verify`` say: a ``Report`` to text and JSON."""
+"""What ``convert``, ``verify`` and their kin say: a ``Report``, an alignment or keys to text and JSON."""
 
 from dataclasses import asdict
 from itertools import takewhile
 from typing import Any
 
-from .conversion import describe, source_variable
-from .datatypes import (
+from ..conversion import describe, source_variable
+from ..datatypes import (
     Alignment,
     Checkpoint,
     LayerPlan,
@@ -15,22 +15,20 @@ from .datatypes import (
     Plan,
     Report,
     Rule,
-    UnprojectedAttention,
 )
-from .document import Document, Table
-from .errors import listed, printable
+from ..errors import listed, printable
+from ..shell import command
 from .inspection import (
     HEADINGS,
     cost_note,
     lookalike_as_json,
     lookalike_line,
-    projections,
     sort_variables,
     title,
     variable_counts,
 )
-from .layouts import PLACEMENTS
-from .shell import command
+from .kinds import OF_KIND
+from .table import Document, Table
 
 
 def report_as_text(report: Report) -> Document:
@@ -57,7 +55,7 @@ def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
     """A layer, the module that takes it, and what that adds."""
     return (
         printable(item.layer.name, 60),
-        module_call(item),
+        OF_KIND[item.layer.kind].module_call(item),
         printable(f"{common_prefix(item)}*", 70),
         f"{entry.source:,}",
         f"{entry.repeated + entry.padding + entry.identity:,}",
@@ -70,24 +68,6 @@ def common_prefix(item: LayerPlan) -> str:
         return item.prefix
     levels = zip(*(key.split(".") for key in item.renamed.values()), strict=False)
     return "".join(f"{level[0]}." for level in takewhile(lambda level: len(set(level)) == 1, levels))
-
-
-def module_call(item: LayerPlan) -> str:
-    """The module as one would make it, with its sizes."""
-    layer = item.layer
-    if isinstance(layer, UnprojectedAttention):
-        return f"{item.module.class_name}({', '.join(f'{name}={value!r}' for name, value in arguments_shown(item))})"
-    if item.placement not in PLACEMENTS:
-        sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
-        return f"{item.module.class_name}({', '.join(map(str, sizes))})"
-    stock = f"nn.MultiheadAttention({item.module.arguments['embed_dim']}, {layer.num_heads})"
-    around = projections(item)
-    return f"{'Linear → ' if 'q' in around else ''}{stock}{' → Linear' if 'out' in around else ''}"
-
-
-def arguments_shown(item: LayerPlan) -> list[tuple[str, Any]]:
-    """The arguments that make a difference."""
-    return [(name, value) for name, value in item.module.arguments.items() if name != "dropout" or value]
 
 
 def proof_lines(report: Report) -> list[str]:

@@ -1,52 +1,175 @@
-"""``explain``: for people, how one layer's arrays become PyTorch tensors, with the layer's own numbers."""
+"""Attention with projections in words: the table and JSON of ``inspect``, the module's call, ``explain``."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from .conversion import describe, is_rescaled
-from .datatypes import AttentionLayer, LayerPlan, Piece, UnprojectedAttention
-from .document import Table, plain_table
-from .errors import printable
-from .explain_unprojected import unprojected_parts
-from .inspection import projections
-from .layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, PLACEMENTS, WEIGHT
-from .shell import option
+from .. import layouts
+from ..conversion import convert, describe, is_rescaled, ledger
+from ..datatypes import AttentionLayer, LayerPlan, Piece
+from ..errors import LayoutError, printable
+from ..layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, PLACEMENTS, WEIGHT
+from ..shell import option
+from .table import Document, Table, plain_table
 
-STOCK = "MultiheadAttention"
+LEGEND = (
+    "inputs: width of query, key and value. projected, drop-in, linear: what holds the layer in PyTorch, and the "
+    "parameters that it adds. stock: nn.MultiheadAttention alone; q, out: with an nn.Linear before, behind it."
+)
 
 
-def explanation(items: Sequence[LayerPlan], source: str) -> str:
-    """The text for layers of one kind, with the first one's numbers; ``source`` is how a command names the file."""
-    item = items[0]
-    layer = item.layer
-    if isinstance(layer, UnprojectedAttention):
-        return "\n".join((headline(items), *unprojected_parts(item, layer, source)))
-    parts = (
-        *keras_part(layer),
-        *placement_part(item, layer),
-        *tensors_part(item, layer),
-        *traps_part(layer),
-        *code_part(item, layer, source),
+def section(layers: Sequence[AttentionLayer]) -> Document:
+    """One row per layer, and what the columns mean."""
+    headings = (
+        "layer",
+        "kind",
+        "num_heads",
+        "key_dim",
+        "value_dim",
+        "inputs",
+        "output",
+        "bias",
+        "dtype",
+        "parameters",
+        "projected",
+        "drop-in",
+        "linear",
     )
-    return "\n".join((headline(items), *parts))
+    return [Table(headings, tuple(layer_row(layer) for layer in layers)), "", LEGEND]
 
 
-def alike(items: Iterable[LayerPlan]) -> list[list[LayerPlan]]:
-    """Layers that differ in name and numbers only, together."""
-    groups: dict[str, list[LayerPlan]] = {}
-    for item in items:
-        layer = item.layer
-        facts = (item.module, layer.sizes, layer.call_options, layer.cautions, layer.dropout)
-        groups.setdefault(repr(facts), []).append(item)
-    return list(groups.values())
+def layer_row(layer: AttentionLayer) -> tuple[str, ...]:
+    """The facts as cells."""
+    heads = str(layer.num_heads)
+    if layer.num_key_value_heads != layer.num_heads:
+        heads += f" ({layer.num_key_value_heads} key)"
+    return (
+        printable(layer.name, 60),
+        layer.kind,
+        heads,
+        str(layer.key_dim),
+        str(layer.value_dim),
+        widths(layer),
+        " × ".join(map(str, layer.output_shape)),
+        "yes" if layer.use_bias else "no",
+        layer.dtype if layer.storage == layer.dtype else f"{layer.storage} → {layer.dtype}",
+        f"{layer.parameters:,}",
+        placement_cell(layer, "projected"),
+        placement_cell(layer, "drop-in"),
+        linear_cell(layer),
+    )
 
 
-def headline(items: Sequence[LayerPlan]) -> str:
-    """The first layer's name, underlined, and those that are like it."""
-    names = [printable(item.layer.name) for item in items]
-    also = f"\n(the same for {', '.join(names[1:])})" if names[1:] else ""
-    text = f"Layer {names[0]}"
-    return f"{text}\n{'=' * len(text)}{also}\n"
+def placement_cell(layer: AttentionLayer, placement: str) -> str:
+    """``stock +0``, ``q, out +1,200``, or why not."""
+    facts = placement_facts(layer, placement)
+    if facts is None:
+        return "refused"
+    if facts["fits"]:
+        return "does not fit"
+    around = ", ".join(facts["projections"]) or "stock"
+    return f"{around} +{facts['added_parameters']:,}"
+
+
+def widths(layer: AttentionLayer) -> str:
+    """Widths of query, key and value; one number where all are equal."""
+    three = (layer.query_features, layer.key_features, layer.value_features)
+    return str(three[0]) if len(set(three)) == 1 else ", ".join(map(str, three))
+
+
+def linear_cell(layer: AttentionLayer) -> str:
+    """Layout ``linear`` adds nothing."""
+    return "refused" if layouts.refusals(layer, "linear") else "+0"
+
+
+def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | None:
+    """A placement and what it adds; None where the layout refuses the layer."""
+    try:
+        chosen = layouts.plan([layer], placement=placement, prefix="")
+    except LayoutError:
+        return None
+    (item,) = chosen.layers
+    entry = ledger(item, {tensor.key: tensor.shape for tensor in convert(chosen)})
+    return {
+        "module": item.module.class_name,
+        "embed_dim": item.module.arguments["embed_dim"],
+        "head_size": item.module.arguments["embed_dim"] // layer.num_heads,
+        "projections": projections(item),
+        "added_parameters": entry.repeated + entry.padding + entry.identity,
+        "fits": item.fits,
+    }
+
+
+def projections(item: LayerPlan) -> list[str]:
+    """Which ``nn.Linear`` stand around the stock module."""
+    targets = {rule.target.split(".")[0] for rule in item.rules}
+    return [short for short, full in (("q", "query_projection"), ("out", "output_projection")) if full in targets]
+
+
+def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
+    """One layer."""
+    facts = (
+        "num_heads",
+        "num_key_value_heads",
+        "key_dim",
+        "value_dim",
+        "query_features",
+        "key_features",
+        "value_features",
+        "output_features",
+    )
+    return {
+        "name": layer.name,
+        "kind": layer.kind,
+        "class_name": layer.class_name,
+        "path": layer.path,
+        **{fact: getattr(layer, fact) for fact in facts},
+        "output_shape": list(layer.output_shape),
+        "use_bias": layer.use_bias,
+        "use_gate": layer.gate is not None,
+        "dtype": layer.dtype,
+        "storage": layer.storage,
+        "compute_dtype": layer.compute_dtype,
+        "parameters": layer.parameters,
+        "has_config": layer.has_config,
+        "attention_axes": None if layer.attention_axes is None else list(layer.attention_axes),
+        "sliding_window": layer.sliding_window,
+        "dropout": layer.dropout,
+        "scale": layer.scale,
+        "call_options": list(layer.call_options),
+        "placements": {name: placement_facts(layer, name) for name in layouts.PLACEMENTS},
+        "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],
+        "cautions": list(layer.cautions),
+        "assumed": layer.assumed,
+        "more": layer.more,
+    }
+
+
+def added(layer: AttentionLayer) -> int | None:
+    """How many numbers the default layout adds to the layer; None where it refuses it."""
+    facts = placement_facts(layer, "projected")
+    return None if facts is None else int(facts["added_parameters"])
+
+
+def module_call(item: LayerPlan) -> str:
+    """The module as one would make it, with its sizes."""
+    layer: Any = item.layer
+    if item.placement not in PLACEMENTS:
+        sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
+        return f"{item.module.class_name}({', '.join(map(str, sizes))})"
+    stock = f"nn.MultiheadAttention({item.module.arguments['embed_dim']}, {layer.num_heads})"
+    around = projections(item)
+    return f"{'Linear → ' if 'q' in around else ''}{stock}{' → Linear' if 'out' in around else ''}"
+
+
+def explained(item: LayerPlan, source: str) -> Iterator[str]:
+    """Formula, placement, tensors, traps, and the lines to convert, load and call it."""
+    layer: Any = item.layer
+    yield from keras_part(layer)
+    yield from placement_part(item, layer)
+    yield from tensors_part(item, layer)
+    yield from traps_part(layer)
+    yield from code_part(item, layer, source)
 
 
 def keras_part(layer: AttentionLayer) -> Iterator[str]:
@@ -240,7 +363,7 @@ def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[s
     yield f"  $ mha-convert convert {source} attention.safetensors {option('--layer', layer.name)} --prefix ''{choice}"
     yield ""
     yield "  import torch"
-    if item.module.class_name == STOCK:
+    if item.module.is_stock:
         yield "  from safetensors.torch import load_file"
         yield from ("  import mha_convert", "") if "use_causal_mask=True" in layer.call_options else ("",)
         arguments = ", ".join(f"{key}={value!r}" for key, value in item.module.arguments.items())

@@ -1,11 +1,12 @@
-"""``explain`` for ``keras.layers.Attention`` and ``AdditiveAttention``, which have no projections."""
+"""``keras.layers.Attention`` and ``AdditiveAttention`` in words, which have no projections."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from .datatypes import LayerPlan, UnprojectedAttention
-from .document import Table, plain_table
-from .errors import printable
-from .shell import option
+from ..datatypes import LayerPlan, UnprojectedAttention
+from ..errors import printable
+from ..shell import option
+from .table import Document, Table, plain_table
 
 SCORES = {
     "dot": "scores = {scale}query · key, divided by nothing",
@@ -18,8 +19,49 @@ MEANINGS = {
 }
 
 
-def unprojected_parts(item: LayerPlan, layer: UnprojectedAttention, source: str) -> Iterator[str]:
+LEGEND = "Without projections: the same weights in every layout, for a module of their own."
+
+
+def section(layers: Sequence[UnprojectedAttention]) -> Document:
+    """One row per layer."""
+    headings = ("layer", "kind", "score", "features", "dtype", "weights")
+    return [Table(headings, tuple(row(layer) for layer in layers)), "", LEGEND]
+
+
+def row(layer: UnprojectedAttention) -> tuple[str, ...]:
+    """The facts as cells."""
+    weights = ", ".join(f"{name} {variable.shape}" for name, variable in layer.arrays.items())
+    features = "any" if layer.features is None else str(layer.features)
+    return (printable(layer.name, 60), layer.kind, layer.score, features, layer.dtype, weights)
+
+
+def layer_as_json(layer: UnprojectedAttention) -> dict[str, Any]:
+    """One layer without projections."""
+    facts = ("name", "kind", "class_name", "path", "score", "features", "use_scale", "dtype", "compute_dtype")
+    return {
+        **{fact: getattr(layer, fact) for fact in facts},
+        "weights": {name: list(variable.shape) for name, variable in layer.arrays.items()},
+        "parameters": layer.parameters,
+        "dropout": layer.dropout,
+        "call_options": list(layer.call_options),
+        "cautions": list(layer.cautions),
+        "assumed": layer.assumed,
+    }
+
+
+def arguments_shown(item: LayerPlan) -> list[tuple[str, Any]]:
+    """The arguments that make a difference."""
+    return [(name, value) for name, value in item.module.arguments.items() if name != "dropout" or value]
+
+
+def module_call(item: LayerPlan) -> str:
+    """The module as one would make it."""
+    return f"{item.module.class_name}({', '.join(f'{name}={value!r}' for name, value in arguments_shown(item))})"
+
+
+def explained(item: LayerPlan, source: str) -> Iterator[str]:
     """Formula, weights, traps, and the lines to convert, load and call it."""
+    layer: Any = item.layer
     arguments = ", ".join(f"{name}={value!r}" for name, value in layer.sizes.items())
     yield f"In Keras: {layer.kind}({arguments}), {layer.parameters:,} parameter{'s' * (layer.parameters != 1)}."
     yield ""
