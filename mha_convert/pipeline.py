@@ -503,7 +503,7 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
     """The plan that the target was made by, from the source's own layers."""
     if not described.layers:
         raise VerificationError(f"{target}: describes no layer, so there is nothing to prove. Convert again.")
-    known = {layer.name for layer in findings.layers}
+    known = {layer.name for layer in (*findings.layers, *findings.companions)}
     missing = [layer.name for layer in described.layers if layer.name not in known]
     if missing:
         raise VerificationError(

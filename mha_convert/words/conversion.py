@@ -70,11 +70,15 @@ def common_prefix(item: LayerPlan) -> str:
     return "".join(f"{level[0]}." for level in takewhile(lambda level: len(set(level)) == 1, levels))
 
 
+SCORES = "scores"  # of attention alone
+
+
 def proof_lines(report: Report) -> list[str]:
     """The two statements of the proof."""
     if report.reference is None:
         return ["NOT PROVEN: --reference none was given. Check it with `mha-convert verify`."]
-    lines = [f"Proven{as_described(report)}, outputs and per-head scores:"]
+    compared = "outputs and per-head scores" if any(c.what == SCORES for c in report.comparisons) else "outputs"
+    lines = [f"Proven{as_described(report)}, {compared}:"]
     for reference in dict.fromkeys(c.reference for c in report.comparisons):
         mine = [c for c in report.comparisons if c.reference == reference and c.weights == "float64"]
         worst = max(mine, key=lambda c: c.relative / c.bound)
