@@ -4,6 +4,7 @@ read ─▶ survey ─▶ plan ─▶ convert ─▶ write a draft ─▶ verify
 """
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -626,10 +627,12 @@ def from_keras_layer(
     placement: str = "projected",
     names: str | None = None,
     dtype: str | None = None,
+    strict: bool = False,
 ) -> "nn.Module":
     """A live ``keras.layers.MultiHeadAttention`` as a PyTorch module in evaluation mode, proven by the formula.
 
-    Neither Keras nor TensorFlow is imported here: the layer's own ``weights`` and ``get_config()`` are read.
+    Neither Keras nor TensorFlow is imported here: the layer's own ``weights`` and ``get_config()`` are read. What a
+    report would say of the layer (a class that computes more, a subclass under Keras' name) is a ``UserWarning``.
 
     Args:
         layer: a built layer of Keras 2 or 3, on any backend.
@@ -637,6 +640,7 @@ def from_keras_layer(
         placement: ``"projected"`` or ``"drop-in"``.
         names: whose names layout ``separate`` takes, see ``plan``.
         dtype: of the module; None keeps the layer's own.
+        strict: whether a class that computes more than attention with its projections is an error.
 
     Returns:
         ``torch.nn.MultiheadAttention`` where it fits alone, else a module of ``mha_convert.modules``; called alike,
@@ -657,8 +661,14 @@ def from_keras_layer(
             "Give a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)
+    if strict:
+        refuse_more(found)
     chosen = layouts.plan(found, layout=layout, placement=placement, names=names, prefix="", dtype=dtype)
-    return prove_in_memory(chosen)
+    module = prove_in_memory(chosen)
+    for item in found:
+        for caution in item.cautions:
+            warnings.warn(f"{checkpoint.path}: {caution}", stacklevel=2)
+    return module
 
 
 def prove_in_memory(chosen: Plan) -> "nn.Module":

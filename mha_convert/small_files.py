@@ -5,8 +5,9 @@ further than a bound that the caller gives.
 """
 
 from collections.abc import Iterator
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from .errors import ReadError
 from .limits import LINE
@@ -51,8 +52,10 @@ def lines_of(file: IO[bytes], path: Path) -> Iterator[bytes]:
         ReadError: a line without an end in sight.
     """
     number = 0
-    while line := file.readline(LINE + 1):
+    buffered = BufferedReader(cast(RawIOBase, file))  # files of a store read lines of any length only
+    while line := buffered.readline(LINE + 1):
         number += 1
         if len(line) > LINE:
             raise ReadError(f"{path}: line {number} is longer than {LINE} bytes. Look at what wrote it.")
         yield line
+    buffered.detach()

@@ -337,7 +337,7 @@ worker.main()
 
 
 def test_whatever_happens_to_a_process_costs_one_file(samples, tmp_path, monkeypatch):
-    monkeypatch.setattr(converting, "PROGRAM", UNRULY)
+    monkeypatch.setattr(converting, "python", lambda module: [sys.executable, "-c", UNRULY, *sys.path])
     folder = tmp_path / "models"
     folder.mkdir()
     names = ("a", "bug", "exit", "hang", "killed", "once", "print", "segfault", "z")

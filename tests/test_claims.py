@@ -27,7 +27,7 @@ FILES = sorted(
     for path in GOLDEN.rglob("*.*")
     if path.suffix in (".keras", ".h5") and not any(part in str(path) for part in NOT_READ)
 )
-PRINTS = {"cli.py", "signals.py"}
+PRINTS = {"cli.py", "signals.py", "streams.py"}
 # Programs of their own that answer their parent through a pipe.
 ANSWERS = {"batch/worker.py", "hdf5/messages.py", "hdf5/worker.py", "verification/keras_worker.py"}
 

@@ -685,7 +685,9 @@ def test_an_interrupted_proof_with_keras_leaves_no_process(keras_installed, six,
 
 def children_of(leader: int) -> str:
     """The command lines of a process's children."""
-    found = subprocess.run(["ps", "-o", "args=", "--ppid", str(leader)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "--ppid", str(leader)], capture_output=True, text=True, check=False
+    )
     return found.stdout
 
 

@@ -88,7 +88,8 @@ def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
         "computes; Attention 'attention': keras.layers.Attention is what its name and a scale look like, and no "
         "configuration tells what it computes; Attention 'attention_1': keras.layers.Attention is what its name looks "
         "like, and it has no variables here: nothing to convert; Attention 'attention_2': keras.layers.Attention "
-        "is what its name and a scale look like, and no configuration tells what it computes. Look at it with `mha-convert inspect`."
+        "is what its name and a scale look like, and no configuration tells what it computes. Attention of your own "
+        "code is described with --attention (docs/layers.md). `mha-convert inspect` lists everything."
     )
 
 

@@ -158,7 +158,8 @@ def checked_model(document: Json, source: object) -> Json:
             if layer.get("config") is None:
                 raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
             called = mapping(layer["config"]).get("name") or layer.get("name")
-            if isinstance(layer["config"], dict) and not (isinstance(called, str) and called):
+            has_name = (isinstance(called, str) and bool(called)) or is_nameless(layer)
+            if isinstance(layer["config"], dict) and not has_name:
                 what = "empty" if called == "" else f"{kind_of(called)}, no text"
                 raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {what}")
             if has_two_names(layer):
@@ -178,6 +179,11 @@ def has_two_names(layer: Json) -> bool:
     own, listed = mapping(layer["config"]).get("name"), layer.get("name")
     is_keras = isinstance(layer.get("class_name"), str) and layer["class_name"] in HOLD_WEIGHTS
     return is_keras and not is_own(layer) and isinstance(own, str) and isinstance(listed, str) and own != listed
+
+
+def is_nameless(layer: Json) -> bool:
+    """Whether it is of a class of a user's own that leaves its name out; in a Sequential model, no list has it."""
+    return is_own(layer) and "name" not in layer and "name" not in mapping(layer.get("config"))
 
 
 def malformed(source: object, fact: str) -> ReadError:

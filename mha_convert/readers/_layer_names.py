@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..datatypes import LayerConfig
-from ._config import Json, Version, child_layers, descendants, layer_config
+from ._config import Json, Version, child_layers, descendants, is_nameless, layer_config
 
 WEIGHTED_LAYERS_COUNT_TWICE = ((2, 12), (2, 14))  # "layer-N" and "layer_with_weights-N" were both enumerated
 SAVED_AS = {"GroupQueryAttention": "GroupedQueryAttention"}  # public name, and the class that names the group
@@ -58,16 +58,20 @@ def assign(
     Args:
         model: the model's own entry.
         groups: the groups in its container.
-        named: ``{group: user's layer name}``, written by Keras 3.6 and later; wins where it is there.
+        named: ``{group: user's layer name}``, written by Keras 3.6 and later; wins where it is there. Entries without
+            a name belong to groups of other names, by counting.
         weighted: groups that hold variables.
         version: of the Keras that saved.
     """
     entries = container_entries(model)
     names = Counter(layer_config(entry).name for entry in entries)
     by_name = {layer_config(entry).name: entry for entry in entries if names[layer_config(entry).name] == 1}
-    if named:
-        return {group: by_name[name] for group, name in named.items() if name in by_name}
-    return by_counting(entries, groups, set(weighted), version)
+    if not named:
+        return by_counting(entries, groups, set(weighted), version)
+    known = {group: by_name[name] for group, name in named.items() if name in by_name}
+    counted = by_counting(entries, groups, set(weighted), version) if any(map(is_nameless, entries)) else {}
+    others = {group: entry for group, entry in counted.items() if group in named and group not in known}
+    return known | {group: entry for group, entry in others.items() if is_nameless(entry)}
 
 
 def by_counting(

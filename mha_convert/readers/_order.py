@@ -25,6 +25,7 @@ CREATED = {  # what Keras' own classes make, in this order
     "Attention": ("scale", "concat_score_weight"),
 }
 OWN_KINDS = ("kernel", "bias")
+NAMELESS = "a layer without a name"
 CHANGED = "The file was changed or put together from two models; save the model again."
 LayerPath = tuple[str, ...]
 
@@ -91,8 +92,8 @@ def labelled_otherwise(root: Node, model: Json) -> Iterator[Conflict]:
             counted = by_counting(container_entries(entry), groups, set(weighted), ())
             places = {group: f"{place}/{name}/{group}".lstrip("/") for group in weighted}
             for group in (group for group in counted if group in places and group in named):
-                if (by_order := layer_name(counted[group])) != labels[group]:
-                    yield Conflict(f"'{places[group]}'", by_order, labels[group])
+                if counted[group] is not named[group]:
+                    yield Conflict(f"'{places[group]}'", layer_name(counted[group]) or NAMELESS, labels[group])
             stack += [(groups[group], named.get(group, {}), place) for group, place in places.items()]
 
 

@@ -209,8 +209,8 @@ class Namer:
             check_names_all(model, [labels.get(group, group) for group in strange], self.path)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
-            positions = {layer_config(entry).name: i for i, entry in enumerate(child_layers(model))}
-            order = {group: positions.get(labels.get(group, ""), len(positions)) for group in node.children}
+            positions = {id(entry): i for i, entry in enumerate(child_layers(model))}
+            order = {group: positions.get(id(entries.get(group)), len(positions)) for group in node.children}
         groups: dict[str, Group] = {}
         for key in sorted(node.children, key=lambda group: (order.get(group, len(order)), natural(group))):
             child, entry = node.children[key], entries.get(key, {})

@@ -22,6 +22,7 @@ from ._config import (
     child_layers,
     descendants,
     hidden_masks,
+    is_nameless,
     kind_of,
     layer_config,
     parse_json,
@@ -65,6 +66,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
         strays = tuple(array.variable("unlisted") for array in unlisted(root, found))
         others = (*(array.variable("optimizer") for array in slots), *strays)
+    model = None if model is None else with_names(model, listed)
     version = version if isinstance(version, str) else None
     sorter = Tree(model or {}, found)
     owners = [sorter.owner(item) for item in found]
@@ -100,6 +102,20 @@ def with_empty(tree: Group, names: list[str]) -> Group:
     """The tree with layers that hold nothing, of which a file without configuration tells the names alone."""
     empty = {name: Group(path=name, name=name) for name in names if name not in tree.children}
     return replace(tree, children={**tree.children, **empty})
+
+
+def with_names(model: Json, listed: Sequence[str]) -> Json:
+    """The model's JSON, in which layers without a name have the ones that the file lists beside all others."""
+    layers = child_layers(model)
+    nameless = [number for number, layer in enumerate(layers) if is_nameless(layer)]
+    known = {layer_config(layer).name for layer in layers}
+    others = [name for name in listed if name not in known]
+    if not nameless or len(others) != len(nameless):
+        return model
+    for number, name in zip(nameless, others, strict=True):
+        layers[number] = {**layers[number], "name": name}
+    inner = model["config"]
+    return {**model, "config": layers if isinstance(inner, list) else {**inner, "layers": layers}}
 
 
 def own_model(config: object, path: Path) -> Json:
@@ -195,6 +211,12 @@ class Tree:
         self.inside: dict[str, set[str | None]] = {}  # names of all layers below each layer of the model itself
         for first, *below in self.entries:
             self.inside.setdefault(first, set()).update(below)
+        self.lists = {first for first, inside in self.inside.items() if inside and "" not in inside}
+        self.listed: dict[tuple[str, LayerPath], bool] = {}
+        self.called: dict[str, list[LayerPath]] = {}  # places of layers by their own name
+        for path, entry in self.entries.items():
+            if entry.get("class_name") != "InputLayer":
+                self.called.setdefault(path[-1], []).append(path)
 
     def owner(self, item: Listed) -> LayerPath:
         """Names of the layers that own a weight, outermost first.
@@ -242,17 +264,25 @@ class Tree:
             return 0
         end = start + len(parts)
         following = self.following[layer]
-        inside, behind = self.inside.get(layer, set()), following[scopes[:end]]
+        behind = following[scopes[:end]]
         is_around = all(len(following[scopes[:size]]) == 1 for size in range(1, end)) if start else True
         is_projected = not start and len(following[()]) > 1 and behind >= set(PROJECTIONS)  # beside other layers
-        return end if is_around and not is_projected and (not inside or behind - {None} <= inside) else 0
+        return end if is_around and not is_projected and self.has_all(layer, scopes[:end]) else 0
+
+    def has_all(self, layer: str, front: LayerPath) -> bool:
+        """Whether all names behind ``front`` are layers of the model ``layer``, where it lists layers."""
+        if layer not in self.lists:
+            return True
+        if (layer, front) not in self.listed:
+            self.listed[layer, front] = self.following[layer][front] - {None} <= self.inside[layer]
+        return self.listed[layer, front]
 
     def nested(self, base: LayerPath, inner: LayerPath) -> LayerPath:
         """``(*base, *models on the way, *inner)``: the layer called ``inner[0]`` somewhere below ``base``."""
         if not inner:
             return base
-        below = [path for path in self.entries if path[: len(base)] == base and path[-1] == inner[0] and path != base]
-        found = [path for path in below if self.entries[path].get("class_name") != "InputLayer"]
+        called = self.called.get(inner[0], [])
+        found = [path for path in called if path[: len(base)] == base and path != base]
         if len(found) != 1:
             return (*base, *inner)
         is_model = bool(child_layers(self.entries[found[0]]))
