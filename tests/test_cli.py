@@ -80,8 +80,8 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
     assert list(cross) == [
         "name", "kind", "class_name", "path", "num_heads", "num_key_value_heads", "key_dim", "value_dim",
         "query_features", "key_features", "value_features", "output_features", "output_shape", "use_bias", "use_gate",
-        "dtype", "storage", "compute_dtype", "parameters", "has_config", "attention_axes", "sliding_window", "dropout", "call_options",
-        "placements", "refusals", "cautions", "assumed", "more",
+        "dtype", "storage", "compute_dtype", "parameters", "has_config", "attention_axes", "sliding_window", "dropout", "scale",
+        "call_options", "placements", "refusals", "cautions", "assumed", "more",
     ]  # fmt: skip
     assert (cross["name"], cross["query_features"], cross["key_features"], cross["parameters"]) == (
         "cross_attention",

@@ -19,7 +19,7 @@ import pytest
 import mha_convert
 from mha_convert.errors import LayerError, ReadError
 from mha_convert.layers import survey
-from mha_convert.readers._config import layer_config
+from mha_convert.readers._config import checked_model, layer_config
 from mha_convert.readers._keras_classes import is_own
 
 HERE = Path(__file__).parent
@@ -363,6 +363,18 @@ def test_an_own_class_of_keras_name_may_leave_its_name_out(own):
     (layer,) = mha_convert.find_layers(mha_convert.read(own / "nameless_scaled.keras"))
     assert layer.name == "scaled"
     assert any("its class is __main__.MultiHeadAttention" in told for told in layer.cautions)
+
+
+def test_a_functional_model_has_every_name():
+    """Point 4 of issue 12: its list has the names that a class leaves out, so one without a name was changed."""
+    layer = {"class_name": "Bare", "module": "mymod", "config": {}}
+    for kind in ("Functional", "Sequential"):
+        model = {"class_name": kind, "module": "keras", "config": {"name": "m", "layers": [layer]}}
+        if kind == "Sequential":
+            assert checked_model(model, "x") == model
+        else:
+            with pytest.raises(ReadError, match="the name of a layer of 'Functional' is null"):
+                checked_model(model, "x")
 
 
 @pytest.mark.parametrize("name", ["", None, 7])

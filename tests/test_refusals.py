@@ -88,8 +88,9 @@ def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
         "computes; Attention 'attention': keras.layers.Attention is what its name and a scale look like, and no "
         "configuration tells what it computes; Attention 'attention_1': keras.layers.Attention is what its name looks "
         "like, and it has no variables here: nothing to convert; Attention 'attention_2': keras.layers.Attention "
-        "is what its name and a scale look like, and no configuration tells what it computes. Attention of your own "
-        "code is described with --attention (docs/layers.md). `mha-convert inspect` lists everything."
+        "is what its name and a scale look like, and no configuration tells what it computes. Give the model's "
+        "configuration with --config, if you have it. If it is, nothing is needed from the file. In PyTorch it is "
+        "scaled_dot_product_attention(query, key, value, scale=1.0). `mha-convert inspect` lists everything."
     )
 
 

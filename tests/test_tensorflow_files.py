@@ -242,7 +242,8 @@ for path in sys.argv[1:]:
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert len(lines) == len(files) > 0
-    assert all(int(line.split()[1]) > 0 for line in lines)
+    empty = [file.name for file, line in zip(files, lines, strict=True) if line.split()[1] == "0"]
+    assert empty == ["luong.savedmodel"]  # its attention has no weights
 
 
 @pytest.fixture

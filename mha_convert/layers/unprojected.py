@@ -38,7 +38,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
     config = group.config
     if config is None and not group.variables:
         fact = "is what its name looks like, and it has no variables here: nothing to convert"
-        return named(group, kind, fact, f"If it is, this is all that it needs: {IN_PYTORCH[USUAL_SCORE[kind]]}")
+        return named(group, kind, fact, f"If it is, nothing is needed from the file. {IN_PYTORCH[USUAL_SCORE[kind]]}")
     if config is None:
         fact = "is what its name and a scale look like, and no configuration tells what it computes"
         return named(group, kind, fact, "Give the model's configuration with --config, if you have it")

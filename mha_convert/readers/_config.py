@@ -158,7 +158,9 @@ def checked_model(document: Json, source: object) -> Json:
             if layer.get("config") is None:
                 raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
             called = mapping(layer["config"]).get("name") or layer.get("name")
-            has_name = (isinstance(called, str) and bool(called)) or is_nameless(layer)
+            has_name = (isinstance(called, str) and bool(called)) or (
+                name.endswith("Sequential") and is_nameless(layer)
+            )
             if isinstance(layer["config"], dict) and not has_name:
                 what = "empty" if called == "" else f"{kind_of(called)}, no text"
                 raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {what}")
