@@ -19,7 +19,8 @@ from ..errors import VerificationError, printable
 from ..writers import StoredTarget
 from .formula import holds_exactly
 from .genuine_keras import GenuineKeras
-from .kinds import OF_KIND, Mathematics, Values
+from .kinds import OF_KIND
+from .mathematics import Mathematics, Values
 from .pytorch import module_in_float64, one_thread
 
 if TYPE_CHECKING:

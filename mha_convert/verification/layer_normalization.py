@@ -13,6 +13,7 @@ import numpy as np
 from ..datatypes import Array, PlainLayer
 from .formula import FLOAT32, FLOAT64, roundoff
 from .genuine_keras import Request
+from .mathematics import Mathematics
 
 if TYPE_CHECKING:
     from torch import nn
@@ -110,3 +111,14 @@ def keras_request(layer: PlainLayer, calls: Sequence[Call]) -> Request:
         call="one input",
         inputs=[{"inputs": call.inputs} for call in calls],
     )
+
+
+MATHEMATICS = Mathematics(
+    cases=cases,
+    formula=formula,
+    arithmetic=arithmetic,
+    rounding=rounding,
+    run=run,
+    keras_request=keras_request,
+    telling=("output",),
+)
