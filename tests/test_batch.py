@@ -500,3 +500,16 @@ def safe_read(descriptor):
         return os.read(descriptor, 4096)
     except OSError:
         return b""
+
+
+def test_a_process_that_died_while_it_waited_is_replaced_and_leaves_no_pipe():
+    kept = converting.Kept()
+    dead = kept.take()
+    kept.give_back(dead, True)
+    dead.popen.kill()
+    dead.popen.wait()
+    other = kept.take()
+    assert other is not dead and other.popen.poll() is None
+    assert dead.popen.stdin.closed and dead.popen.stdout.closed
+    kept.end()
+    assert other.popen.stdin.closed

@@ -77,11 +77,15 @@ class Process:
         except subprocess.TimeoutExpired:
             self.popen.kill()
             code = self.popen.wait()
+        self.close()
+        return code
+
+    def close(self) -> None:
+        """Close our ends of its pipes."""
         for stream in (self.popen.stdin, self.popen.stdout):
             with suppress(OSError):
                 if stream:
                     stream.close()
-        return code
 
 
 class Kept:
@@ -99,6 +103,7 @@ class Kept:
                 process = self.waiting.pop()
                 if process.owner == os.getpid() and process.popen.poll() is None:
                     break
+                process.close()
             else:
                 process = Process()
             self.working.add(process)
