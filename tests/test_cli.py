@@ -71,6 +71,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "unknown",
         "layers",
         "unprojected",
+        "other_layers",
         "not_converted",
         "variables",
         "notes",

@@ -24,7 +24,9 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
             variables=(joint, output),
         )
     parts = {role: Projection(part(joint, index)) for index, role in enumerate(ROLES)}
-    return AttentionLayer(name=group.name, kind="JointAttention", path=group.path, output=Projection(output), **parts)
+    return AttentionLayer(
+        name=group.name, kind="MultiHeadAttention", path=group.path, output=Projection(output), **parts
+    )
 
 
 def part(joint: Variable, index: int) -> Variable:

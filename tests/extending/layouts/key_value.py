@@ -31,8 +31,6 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
         layer=layer,
         prefix=prefix,
         placement=NAME,
-        head_size=None,
-        embed_dim=layer.num_heads * layer.key_dim,
         rules=tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias")),
         module=ModuleSpec(
             class_name="KeyValueMultiheadAttention",
