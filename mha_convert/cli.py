@@ -1,6 +1,6 @@
 """The verbs. Each parses, calls the library and prints its result.
 
-Nothing else in the package prints, but ``signals`` the one line of an interrupted command.
+Nothing else in the package prints, but ``signals`` and ``streams`` one line each.
 """
 
 import errno
@@ -332,11 +332,11 @@ def explain(
     start_hdf5()
     from .explain import alike, explanation
     from .pipeline import explain_file
-    from .shell import option, quoted
+    from .shell import file, option
 
     command = " ".join(
         (
-            quoted(source),
+            file(source),
             *([option("--config", config)] if config else []),
             *([option("--names", names)] if names else []),
             *(option("--attention", row) for row in attention or ()),
