@@ -1,6 +1,6 @@
 """The verbs. Each parses, calls the library and prints its result.
 
-Nothing else in the package prints, but ``signals`` the one line of an interrupted command.
+Nothing else in the package prints, but ``signals`` and ``streams`` one line each.
 """
 
 import errno
@@ -331,12 +331,12 @@ def explain(
     """Tell how a layer's arrays become PyTorch tensors: formula, shapes, traps, and the lines to load and call it."""
     start_hdf5()
     from .pipeline import explain_file
-    from .shell import option, quoted
+    from .shell import file, option
     from .words.explanation import alike, explanation
 
     command = " ".join(
         (
-            quoted(source),
+            file(source),
             *([option("--config", config)] if config else []),
             *([option("--names", names)] if names else []),
             *(option("--attention", row) for row in attention or ()),

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Score = Literal["dot", "concat", "additive"]
+# Packages that Keras' own classes come from.
+KERAS_MODULES = ("keras", "tf_keras", "tensorflow", "keras_core", "keras_hub", "keras_nlp")
 Described = Literal["row", "perhaps", "never"]
 # A copy is stored a second time under another name; a counter is TensorFlow's own, of steps and of saves; what is
 # unlisted, no layer of a .h5 lists.

@@ -1,13 +1,13 @@
 """What a target says of itself: JSON in its metadata, enough to build its modules and to verify it again."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .datatypes import Checkpoint, LayerPlan, ModuleSpec, Plan
-from .errors import ReadError, printable
+from .errors import ReadError, listed, printable
 from .locations import name_of
 
 FORM = 1
@@ -200,7 +200,8 @@ def differences(text: str, plan: Plan, source: Checkpoint) -> Iterator[str]:
         yield from unlike(f"layer '{printable(name)}': ", entry, wanted)
         targets = [rule.target for rule in item.rules]
         if item.renamed and item.renamed.keys() != set(targets):
-            yield f"layer '{printable(name)}': keys are of {listed(item.renamed)}, expected of {listed(targets)}"
+            held, wanted_keys = listed(sorted(item.renamed), 4), listed(sorted(targets), 4)
+            yield f"layer '{printable(name)}': keys are of {held}, expected of {wanted_keys}"
 
 
 def unlike(place: str, actual: Any, expected: Any) -> Iterator[str]:
@@ -216,12 +217,6 @@ def unlike(place: str, actual: Any, expected: Any) -> Iterator[str]:
                 yield from unlike(inner, actual[name], expected[name])
     elif json.dumps(actual) != json.dumps(expected):
         yield f"{place}is {shown(actual)}, expected {shown(expected)}"
-
-
-def listed(names: Iterable[str]) -> str:
-    """The first few names of a description, in order."""
-    ordered = sorted(names)
-    return ", ".join(printable(name, 60) for name in ordered[:4]) + (", …" if len(ordered) > 4 else "")
 
 
 def shown(value: Any) -> str:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from .datatypes import Array, FileState
+from .datatypes import KERAS_MODULES, Array, FileState
 from .errors import ReadError, WriteError, printable, reason
 
 StrPath = str | os.PathLike[str]
@@ -69,7 +69,7 @@ SAVE_KERAS = (
     "Save the model with model.save('model.keras') and give that path; for one layer in memory use from_keras_layer"
 )
 SAVE_TORCH = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that path"
-IN_KERAS = dict.fromkeys(("keras", "tf_keras", "tensorflow", "keras_hub", "keras_nlp"), SAVE_KERAS)
+IN_KERAS = dict.fromkeys(KERAS_MODULES, SAVE_KERAS)
 SOURCE = Wanted("the path or URL of a saved Keras model", IN_KERAS, "Give it as text, 'model.keras'")
 CONFIG = Wanted("the path of a file with the model's JSON", {}, "Write model.to_json() to a file and give its path")
 MODEL = Wanted("the path of a state_dict", {}, SAVE_TORCH)

@@ -47,7 +47,7 @@ from .locations import (
 from .module_source import module_source
 from .readers import read
 from .renaming import read_renames, rename
-from .shell import option, quoted
+from .shell import file, option
 from .writers import StoredTarget, check_target, draft, open_model, open_target, writer_for
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def write_rules(
     chosen = layouts.selection([pair.layer.name for pair in alignment.pairs], most=len(alignment.pairs))
     options = f"--layout {alignment.layout} --placement {alignment.placement} {chosen}"
     rows = "".join(f" {option('--attention', row)}" for row in attention)
-    command = f"mha-convert convert {quoted(source)} TARGET {options}{rows} {option('--rename', path)}"
+    command = f"mha-convert convert {file(source)} TARGET {options}{rows} {option('--rename', path)}"
     heading = [f"Attention of {source} under the names of {like}.", command]
     heading += [f"Without a place: layer '{name}': {why}." for name, why in alignment.left_layers]
     heading += [f"Without a layer: {place.prefix}*" for place in alignment.left_places]
@@ -657,8 +657,8 @@ def from_keras_layer(
     findings = survey(checkpoint)
     if not findings.layers and not any(item.blocking for item in findings.lookalikes):
         raise LayerError(
-            f"{checkpoint.path}: is a {printable(type(layer).__name__)}, expected attention with weights of its own. "
-            "Give a keras.layers.MultiHeadAttention."
+            f"{checkpoint.path}: its class is {printable(type(layer).__name__)}, expected attention with weights of "
+            "its own. Give a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)
     if strict:

@@ -16,6 +16,8 @@ NAMES = (
     "\U0001f600 smile",
     "\udcff byte",
     "-x",
+    "=ls",
+    "a\u2019; touch PWNED #",
     "{source} {0} %s",
     "𝔘nicode",
 )

@@ -115,7 +115,7 @@ built.build((None, 4))
 plain([np.ones((1, 2, 3)), np.ones((1, 2, 3))])
 for thing, words in (
     (keras.layers.Dense(2), "Dense: is not an attention layer, and has no weights. Give a built keras.layers.MultiH"),
-    (built, "is a Dense, expected attention with weights of its own. Give a keras.layers.MultiHeadAttention"),
+    (built, "its class is Dense, expected attention with weights of its own. Give a keras.layers.MultiHeadAttention"),
     (plain, "Attention: has no weights of its own, so there is nothing to convert. Call torch.nn.functional"),
     (keras.layers.MultiHeadAttention, "MultiHeadAttention: is the class, expected a built layer. Give the layer"),
     (keras.layers.Attention(use_scale=True), "Call the layer once"),

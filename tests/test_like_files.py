@@ -298,6 +298,11 @@ def one_tensor(count, shape, stride):
     return file.getvalue()
 
 
+def text(size):
+    """The opcode for a text."""
+    return b"X" + struct.pack("<I", size) + b"a" * size
+
+
 STORAGE = object()
 MANY = MOST_STEPS + 1
 HOSTILE = {
@@ -325,6 +330,26 @@ HOSTILE = {
     "dicts": lambda: zipped(b"\x80\x02" + b"}" * MANY),
     "tuples in tuples": lambda: zipped(b"\x80\x02)" + b"\x85" * MANY),
     "a key that doubles": lambda: zipped(b"\x80\x02}Nq\x00" + b"0h\x00h\x00\x86q\x00" * 100 + b"Ns."),
+    "a shape of text, many times": lambda: zipped(
+        b"\x80\x02" + text(4_000_000) + b"q\x000ctorch\nSize\nq\x010]q\x02(" + b"h\x01h\x00R" * 60 + b"e."
+    ),
+    "a dict of one list, many times": lambda: zipped(
+        b"\x80\x02]("
+        + b"".join(text(6) + b"K\x01\x86" for _ in range(100_000))
+        + b"eq\x000ccollections\nOrderedDict\nq\x010]q\x02(h\x01"
+        + b"h\x00\x85Rh\x01" * 200
+        + b"e."
+    ),
+    "a dict of one tuple, many times": lambda: zipped(
+        b"\x80\x02("
+        + b"".join(b"X\x06\0\0\0%06dK\x01\x86" % number for number in range(100_000))
+        + b"t\x85q\x000ccollections\nOrderedDict\nq\x010]q\x02("
+        + b"h\x01h\x00R" * 60
+        + b"e."
+    ),
+    "a name of text, many times": lambda: zipped(
+        b"\x80\x04" + text(4_000_000) + b"q\x000]q\x02(" + b"h\x00h\x00\x93" * 60 + b"e."
+    ),
     "digits": lambda: zipped(b"I" + b"9" * 1_000_000 + b"\n."),
     "an old file's storage": lambda: saved({"a": torch.ones(1000)}, _use_new_zipfile_serialization=False)[:-3000],
 }

@@ -181,7 +181,9 @@ def test_a_renamed_target_that_is_damaged_is_told_by_its_new_keys(samples, tmp_p
     description = json.loads(text)
     description["layers"][0]["keys"] = {"query_projection.weight": "q.bias", "query_projection.bias": "q.weight"}
     save_file(tensors, target, {"mha_convert": json.dumps(description)})
-    with pytest.raises(mha_convert.VerificationError, match=r"keys are of query_projection\.bias, query_projection\.w"):
+    with pytest.raises(
+        mha_convert.VerificationError, match=r"keys are of 'query_projection\.bias', 'query_projection\.w"
+    ):
         mha_convert.verify_file(source, target)
     own = json.loads(text)["layers"][0]["keys"]
     description["layers"][0]["keys"] = own | description["layers"][0]["keys"]

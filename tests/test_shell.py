@@ -23,18 +23,23 @@ def words_of(text, folder):
     return [word.decode("utf-8", "surrogateescape") for word in shown.stdout.split(b"\0")[:-1]]
 
 
+def as_file(name):
+    """A path that no program takes for an option."""
+    return f"./{name}" if name.startswith("-") else name
+
+
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_a_name_is_one_word_and_nothing_runs(name, tmp_path):
-    text = command("mha-convert", "inspect", name) + " " + option("--layer", name)
+    text = command("mha-convert inspect", name) + " " + option("--layer", name)
     found = words_of(text, tmp_path)
-    assert found[:3] == ["mha-convert", "inspect", name]
-    assert found[3:] == [f"--layer={name}"] if name.startswith("-") else ["--layer", name]
+    assert found[:3] == ["mha-convert", "inspect", as_file(name)]
+    assert found[3:] == ([f"--layer={name}"] if name.startswith("-") else ["--layer", name])
     assert not list(tmp_path.iterdir())
     assert printable(text, limit=10_000) == text  # one line as it stands: an error does not change it
 
 
 def test_ordinary_names_are_not_quoted():
-    assert command("mha-convert", "explain", "models/a-b.keras") == "mha-convert explain models/a-b.keras"
+    assert command("mha-convert explain", "models/a-b.keras") == "mha-convert explain models/a-b.keras"
 
 
 def test_a_word_of_a_megabyte_is_cut_and_stays_text(tmp_path):
@@ -49,6 +54,12 @@ def test_windows_has_powershells_quotes(monkeypatch):
     assert quoted(r"C:\Nets\x.keras") == r"C:\Nets\x.keras"
     assert quoted("a'; calc #") == "'a''; calc #'"
     assert quoted("$(calc)") == "'$(calc)'"
+    assert quoted("a\u2019; calc #") == "'a\u2019\u2019; calc #'"  # there, curly quotes are quotes
+    assert quoted("@args") == "'@args'"
+
+
+def test_zsh_looks_for_no_program():
+    assert quoted("=ls") == "'='ls" and option("--layer", "=a b") == "--layer '=''a b'"
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
@@ -62,12 +73,12 @@ def test_every_command_that_is_printed(name, tmp_path, monkeypatch, capsys):
     told = cli.explain(source=source, layer="attention")
     assert told is None
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  $ mha-convert convert")]
-    assert words_of(line.removeprefix("  $ "), tmp_path)[:3] == ["mha-convert", "convert", source]
+    assert words_of(line.removeprefix("  $ "), tmp_path)[:3] == ["mha-convert", "convert", as_file(source)]
     report = mha_convert.convert_file(source, "x.pt", overwrite=True)
     from mha_convert.words.conversion import report_as_text
 
     more = report_as_text(report)[-1].partition("More: ")[2]
-    assert words_of(more, tmp_path) == ["mha-convert", "explain", source]
+    assert words_of(more, tmp_path) == ["mha-convert", "explain", as_file(source)]
     alignment = pipeline.align([layer], {"a." + key: tensor.shape for key, tensor in tensors_of(layer).items()})
     assert len(alignment.pairs) == 1
     rows, rules = [f"{name}:x=1"], tmp_path / "rules.toml"
@@ -80,7 +91,7 @@ def test_every_command_that_is_printed(name, tmp_path, monkeypatch, capsys):
         found = words_of(
             pipeline.write_rules(alignment, source, "like.pt", rules, attention=rows, overwrite=True), tmp_path
         )
-        assert source in found and any(word.removeprefix("--layer=") == name for word in found)
+        assert as_file(source) in found and any(word.removeprefix("--layer=") == name for word in found)
         assert any(word.removeprefix("--attention=") == rows[0] for word in found)
     assert not (tmp_path / "PWNED").exists()
 

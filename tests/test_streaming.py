@@ -202,6 +202,8 @@ def test_a_deflated_keras_file_is_never_in_memory_as_a_whole(golden, tmp_path, m
         new.writestr("config.json", '{"class_name": "Functional", "config": {"layers": []}}')
         new.write(weights, "model.weights.h5")
     source, target = tmp_path / "x.keras", tmp_path / "x.safetensors"
+    # What is imported at the first conversion is no part of the second one's memory.
+    mha_convert.convert_file(golden / "keras-3.15.1/square.keras", tmp_path / "y.safetensors", reference="none")
     peak = peak_of(lambda: mha_convert.convert_file(source, target, reference="none"))
     assert peak < 7 << 20 < weights.stat().st_size // 1.5
 

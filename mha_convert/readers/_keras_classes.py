@@ -9,8 +9,9 @@ and nothing tells a class of one's own that was not registered from Keras' if bo
 from collections.abc import Mapping
 from typing import Any
 
+from ..datatypes import KERAS_MODULES
+
 MAIN = "__main__"
-KERAS_MODULES = ("keras", "tf_keras", "tensorflow", "keras_core", "keras_hub", "keras_nlp")
 KERAS_PACKAGES = ("keras", "Keras", "keras_hub", "keras_nlp")
 # Of Keras 2 and 3, as far as they are written into configurations.
 KERAS_CLASSES = """

@@ -244,7 +244,7 @@ def in_tar(path: Path) -> Impostor | None:
         names += (member.name for member in islice(archive, MEMBERS))
     if not names:
         return None
-    unpacked = in_archive("tar", names, command("tar", "xf", path.name))
+    unpacked = in_archive("tar", names, command("tar xf", path.name))
     return unpacked or Impostor("a tar archive without a Keras file", "Give the file that model.save wrote.")
 
 

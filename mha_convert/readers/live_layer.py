@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..datatypes import Array, Checkpoint, Group, LayerConfig, Variable
+from ..datatypes import KERAS_MODULES, Array, Checkpoint, Group, LayerConfig, Variable
 from ..errors import LayerError, printable
 from ._config import layer_config
-from ._keras_classes import KERAS_MODULES
 
 WORD = "Attention"  # in the name of every attention class of Keras
 

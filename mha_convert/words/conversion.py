@@ -40,7 +40,7 @@ def report_as_text(report: Report) -> Document:
     parts += [f"Not converted: {lookalike_line(item)}" for item in report.lookalikes]
     parts += [f"Note: {note}" for note in report.notes]
     parts += cost_lines(report)
-    more = command("mha-convert", "explain", report.source.path)
+    more = command("mha-convert explain", report.source.path)
     parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: {more}")
     return parts
 

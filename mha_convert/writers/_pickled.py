@@ -21,6 +21,7 @@ from ..errors import printable
 MOST_STEPS = 1_000_000  # some 40 make a tensor; each makes 100 bytes at most beside the text in the file
 MOST_BYTES = 32 << 20  # of the pickle
 MOST_AXES = 64
+LONGEST_NAME = 1000  # characters of a module, or of a name in it
 LEGACY_MAGIC, LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 LEGACY_COUNT = 8  # bytes before the numbers of a storage: how many they are
 ITEM_SIZES = {
@@ -315,6 +316,13 @@ def made(items: list[Any]) -> Any:
     return called(items[0], items[1] if len(items) > 1 else ())
 
 
+def named(parts: list[Any]) -> Named:
+    """A module and a name in it, joined; longer texts than names are not copied."""
+    if not all(isinstance(part, str) and len(part) <= LONGEST_NAME for part in parts):
+        raise DamageError("it names a function by something else than a name")
+    return Named(".".join(parts))
+
+
 VALUES = (
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
     *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
@@ -330,7 +338,7 @@ STEPS: dict[str, Step] = {
     "EMPTY_TUPLE": push(lambda _: ()),
     "EMPTY_SET": push(lambda _: Unknown("set")),
     "GLOBAL": push(lambda name: Named(name.replace(" ", "."))),
-    "STACK_GLOBAL": replace_last(2, lambda names: Named(".".join(map(str, names)))),
+    "STACK_GLOBAL": replace_last(2, named),
     "PROTO": lambda machine, _: None,
     "FRAME": lambda machine, _: None,
     "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
@@ -381,18 +389,18 @@ def plain(storage: Storage, offset: int, shape: Any, stride: Any, *more: Any, dt
     """A view of a storage, in its bounds; ``more`` may end in the bits of a view."""
     if not isinstance(storage, Storage):
         return SavedTensor(shape=(), dtype="unknown", odd="of numbers that are not in the file")
-    lengths = [*shape, *stride]
-    if len(shape) != len(stride) or len(shape) > MOST_AXES or not all(map(is_size, [offset, *lengths])):
+    shape, stride = lengths_of(shape), lengths_of(stride)
+    if len(shape) != len(stride) or not all(map(is_size, [offset, *shape, *stride])):
         raise DamageError("a tensor has a shape that no tensor has")
     size, bytes_each = math.prod(shape), ITEM_SIZES[dtype or storage.dtype]
     count = storage.count * ITEM_SIZES[storage.dtype] // bytes_each
     last = offset + sum((length - 1) * step for length, step in zip(shape, stride, strict=True))
     if size and last >= count:
-        raise DamageError(f"a tensor of shape {tuple(shape)} has its last number at {last} of {count}")
+        raise DamageError(f"a tensor of shape {shape} has its last number at {last} of {count}")
     bits = next((item for item in more if isinstance(item, dict) and ({"neg", "conj"} & item.keys())), {})
     odd = "a negated or conjugated view" if any(bits.values()) else ""
     odd = odd or ("a view that repeats its numbers" if size > count else "")
-    return SavedTensor(shape=tuple(shape), dtype=dtype or storage.dtype, storage=storage, odd=odd)
+    return SavedTensor(shape=shape, dtype=dtype or storage.dtype, storage=storage, odd=odd)
 
 
 def with_dtype(
@@ -401,7 +409,7 @@ def with_dtype(
     """A view of a storage without a type of its own."""
     word = dtype.name.rpartition(".")[2]
     if word not in ITEM_SIZES:
-        return SavedTensor(shape=tuple(shape), dtype=printable(word), odd=f"of dtype {printable(word)}")
+        return SavedTensor(shape=lengths_of(shape), dtype=printable(word), odd=f"of dtype {printable(word)}")
     return plain(storage, offset, shape, stride, *more, dtype=word)
 
 
@@ -415,10 +423,28 @@ def odd(word: str, shape: Callable[..., Any] = lambda *_: ()) -> Callable[..., S
 
     def describe(*arguments: Any) -> SavedTensor:
         found = shape(*arguments)
-        lengths = tuple(found) if isinstance(found, tuple | list) and all(map(is_size, found)) else ()
-        return SavedTensor(shape=lengths, dtype=word, odd=word)
+        lengths = lengths_of(found)
+        return SavedTensor(shape=lengths if all(map(is_size, lengths)) else (), dtype=word, odd=word)
 
     return describe
+
+
+def ordered(pairs: Any = (), *more: Any) -> Table:
+    """A dict of pairs, which are taken out of their list: a pickle may name one list any number of times."""
+    if pairs == ():
+        return Table()
+    if type(pairs) is not list:
+        raise DamageError("it makes a dict of something else than a list of pairs")
+    table = Table(keyed(pairs))
+    pairs.clear()
+    return table
+
+
+def lengths_of(value: Any = ()) -> tuple[Any, ...]:
+    """The lengths of axes, as a tuple; what has more of them than a tensor has axes is not copied."""
+    if not isinstance(value, tuple | list) or len(value) > MOST_AXES:
+        raise DamageError("a tensor has a shape that no tensor has")
+    return tuple(value)
 
 
 def first(value: Any, *more: Any) -> Any:
@@ -427,8 +453,8 @@ def first(value: Any, *more: Any) -> Any:
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "collections.OrderedDict": lambda pairs=(), *more: Table(keyed(pairs)),
-    "torch.Size": lambda lengths=(): tuple(lengths),
+    "collections.OrderedDict": ordered,
+    "torch.Size": lengths_of,
     "torch._utils._rebuild_tensor": plain,
     "torch._utils._rebuild_tensor_v2": plain,
     "torch._utils._rebuild_tensor_v3": with_dtype,
