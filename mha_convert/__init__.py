@@ -9,25 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .attention_rows import read_attention
     from .batch.record import SourceReport
     from .batch.run import convert_many
     from .conversion import convert
-    from .datatypes import (
-        Alignment,
-        AttentionLayer,
-        Checkpoint,
-        Comparison,
-        Ledger,
-        Lookalike,
-        Plan,
-        Projection,
-        Report,
-        Tensor,
-        UnprojectedAttention,
-        Variable,
-    )
-    from .description import describe_plan
     from .errors import (
         LayerError,
         LayoutError,
@@ -37,60 +21,66 @@ if TYPE_CHECKING:
         VerificationError,
         WriteError,
     )
+    from .keys.renaming import read_renames, rename
     from .layers import find_layers, survey
+    from .layers.descriptions import read_attention
     from .layouts import plan
-    from .loading import load_modules
     from .modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
     from .pipeline import align_file, convert_file, from_keras_layer, verify_file
     from .readers import read
-    from .renaming import read_renames, rename
+    from .records.layer import AttentionLayer, NotConverted, Projection, UnprojectedAttention
+    from .records.plan import Alignment, Plan, TargetTensor
+    from .records.proof import Comparison, Conversion, Ledger
+    from .records.source import Checkpoint, Variable
+    from .targets import open_target, write
+    from .targets.loading import load_modules
+    from .targets.metadata import describe_plan
     from .verification import verify
-    from .writers import open_target, write
 
 
 # Where each public name lives; loaded when it is first asked for, so that `import mha_convert` costs nothing.
 _HOMES = {
-    "Alignment": "datatypes",
-    "AttentionLayer": "datatypes",
-    "Checkpoint": "datatypes",
-    "Comparison": "datatypes",
+    "Alignment": "records.plan",
+    "AttentionLayer": "records.layer",
+    "Checkpoint": "records.source",
+    "Comparison": "records.proof",
     "KerasMultiheadAttention": "modules",
     "LayerError": "errors",
     "LayoutError": "errors",
-    "Ledger": "datatypes",
-    "Lookalike": "datatypes",
+    "Ledger": "records.proof",
+    "NotConverted": "records.layer",
     "MhaConvertError": "errors",
     "NoAttentionError": "errors",
-    "Plan": "datatypes",
-    "Projection": "datatypes",
+    "Plan": "records.plan",
+    "Projection": "records.layer",
     "ProjectedMultiheadAttention": "modules",
     "ReadError": "errors",
-    "Report": "datatypes",
+    "Conversion": "records.proof",
     "SourceReport": "batch.record",
-    "Tensor": "datatypes",
-    "UnprojectedAttention": "datatypes",
-    "Variable": "datatypes",
+    "TargetTensor": "records.plan",
+    "UnprojectedAttention": "records.layer",
+    "Variable": "records.source",
     "VerificationError": "errors",
     "WriteError": "errors",
     "align_file": "pipeline",
     "convert": "conversion",
     "convert_file": "pipeline",
     "convert_many": "batch.run",
-    "describe_plan": "description",
+    "describe_plan": "targets.metadata",
     "find_layers": "layers",
     "from_keras_layer": "pipeline",
-    "load_modules": "loading",
-    "open_target": "writers",
+    "load_modules": "targets.loading",
+    "open_target": "targets",
     "plan": "layouts",
     "read": "readers",
-    "read_attention": "attention_rows",
-    "read_renames": "renaming",
-    "rename": "renaming",
+    "read_attention": "layers.descriptions",
+    "read_renames": "keys.renaming",
+    "rename": "keys.renaming",
     "survey": "layers",
     "to_attn_mask": "modules",
     "verify": "verification",
     "verify_file": "pipeline",
-    "write": "writers",
+    "write": "targets",
 }
 
 __all__ = [
@@ -98,20 +88,20 @@ __all__ = [
     "AttentionLayer",
     "Checkpoint",
     "Comparison",
+    "Conversion",
     "KerasMultiheadAttention",
     "LayerError",
     "LayoutError",
     "Ledger",
-    "Lookalike",
     "MhaConvertError",
     "NoAttentionError",
+    "NotConverted",
     "Plan",
     "ProjectedMultiheadAttention",
     "Projection",
     "ReadError",
-    "Report",
     "SourceReport",
-    "Tensor",
+    "TargetTensor",
     "UnprojectedAttention",
     "Variable",
     "VerificationError",

@@ -21,7 +21,9 @@ from .errors import MhaConvertError, printable
 
 if TYPE_CHECKING:
     from .batch.record import SourceReport
-    from .datatypes import Checkpoint, Plan, Report
+    from .records.plan import Plan
+    from .records.proof import Conversion
+    from .records.source import Checkpoint
     from .words.table import Document
 
 EPILOG = (
@@ -176,8 +178,8 @@ def inspect(
 ) -> None:
     """List the attention layers of a saved Keras model, with their sizes and placements."""
     start_hdf5()
-    from .attention_rows import read_attention
     from .layers import survey
+    from .layers.descriptions import read_attention
     from .readers import read
     from .words.inspection import inspection_as_json, inspection_as_text
 
@@ -330,8 +332,8 @@ def explain(
 ) -> None:
     """Tell how a layer's arrays become PyTorch tensors: formula, shapes, traps, and the lines to load and call it."""
     start_hdf5()
+    from .files.shell import file, option
     from .pipeline import explain_file
-    from .shell import file, option
     from .words.explanation import alike, explanation
 
     command = " ".join(
@@ -556,7 +558,7 @@ def bar_of_files(total: int) -> "Iterator[Callable[[SourceReport], None]]":
 
 def start_hdf5() -> None:
     """The process that reads HDF5 loads its library while we load ours."""
-    from .hdf5.process import start
+    from .readers.hdf5.process import start
 
     start()
 
@@ -600,7 +602,7 @@ def show_keys(checkpoint: "Checkpoint", plan: "Plan", as_json: bool) -> None:
         show(keys_as_text(checkpoint, plan))
 
 
-def show_report(result: "Report", as_json: bool) -> None:
+def show_report(result: "Conversion", as_json: bool) -> None:
     """What a conversion or a verification did."""
     from .words.conversion import report_as_json, report_as_text
 

@@ -13,15 +13,17 @@ from types import EllipsisType
 import numpy as np
 from einops import rearrange, repeat
 
-from .datatypes import Array, LayerPlan, Ledger, Piece, Plan, Rule, Tensor, Variable
 from .errors import LayoutError, printable
+from .records.plan import LayerPlan, Piece, Plan, Rule, TargetTensor
+from .records.proof import Ledger
+from .records.source import Array, Variable
 
 ROWS = 64  # of float32, four cache lines of 64 bytes: 16, 32 and 128 measured slower
 BLOCK = 256 << 10  # bytes, where rows are short
 LARGEST = {"float32": 3.40282346e38, "bfloat16": 3.38953138e38, "float64": 1.79769313e308}  # each a little below
 
 
-def convert(plan: Plan) -> tuple[Tensor, ...]:
+def convert(plan: Plan) -> tuple[TargetTensor, ...]:
     """Describe every tensor of the target, in the order of the layers and their rules.
 
     A tensor's ``blocks()`` and ``read()`` make it: moved numbers keep their bits; rescaled and narrowed ones are
@@ -30,9 +32,9 @@ def convert(plan: Plan) -> tuple[Tensor, ...]:
     return tuple(describe(rule, item, plan.dtype or item.layer.dtype) for item in plan.layers for rule in item.rules)
 
 
-def describe(rule: Rule, item: LayerPlan, dtype: str) -> Tensor:
+def describe(rule: Rule, item: LayerPlan, dtype: str) -> TargetTensor:
     """One row of the plan as a tensor to be made."""
-    return Tensor(
+    return TargetTensor(
         key=item.key(rule.target),
         shape=rule_shape(rule, item),
         dtype=dtype,

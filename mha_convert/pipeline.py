@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import layouts
-from .alignment import align, as_toml, renames_of
-from .attention_rows import Attention, read_attention
 from .conversion import convert, ledger
-from .datatypes import Alignment, Checkpoint, Layer, LayerPlan, Lookalike, Plan, Report
-from .description import TargetDescription, describe_plan, differences, parse_description
 from .errors import (
     LayerError,
     LayoutError,
@@ -29,8 +25,7 @@ from .errors import (
     listed,
     printable,
 )
-from .layers import Findings, select, survey, told_once
-from .locations import (
+from .files.locations import (
     SOURCE,
     STANDARD_INPUT,
     StrPath,
@@ -44,11 +39,19 @@ from .locations import (
     refuse_object,
     state_of,
 )
-from .module_source import module_source
+from .files.shell import file, option
+from .keys.matching import align, as_toml, renames_of
+from .keys.renaming import read_renames, rename
+from .layers import Findings, select, survey, told_once
+from .layers.descriptions import Attention, read_attention
 from .readers import read
-from .renaming import read_renames, rename
-from .shell import file, option
-from .writers import StoredTarget, check_target, draft, open_model, open_target, writer_for
+from .records.layer import Layer, NotConverted
+from .records.plan import Alignment, LayerPlan, Plan
+from .records.proof import Conversion
+from .records.source import Checkpoint
+from .source.attention import module_source
+from .targets import Target, check_target, draft, open_model, open_target, writer_for
+from .targets.metadata import TargetDescription, describe_plan, differences, parse_description
 
 if TYPE_CHECKING:
     from torch import nn
@@ -84,7 +87,7 @@ def convert_file(
     strict: bool = False,
     overwrite: bool = False,
     on_progress: "Progress | None" = None,
-) -> Report:
+) -> Conversion:
     """Convert the attention layers of a saved Keras model to a PyTorch ``state_dict``, and prove the result.
 
     Args:
@@ -336,7 +339,7 @@ def verify_file(
     trust: bool = False,
     reference: str = "numpy",
     on_progress: "Progress | None" = None,
-) -> Report:
+) -> Conversion:
     """Prove an existing target against the source, by reading both files again.
 
     Args:
@@ -373,18 +376,18 @@ def prove(
     target: Path,
     reference: str,
     on_progress: "Progress | None",
-) -> Report:
+) -> Conversion:
     """Read the target back and verify it; only count it for reference ``none``."""
     facts: dict[str, Any] = {
         "source": checkpoint,
         "target": str(target),
         "plan": chosen,
-        "lookalikes": findings.lookalikes,
+        "not_converted": findings.not_converted,
         "notes": (*checkpoint.notes, *layer_notes(chosen), *unseen(checkpoint, chosen)),
     }
     if reference == UNPROVEN:
         shapes = {tensor.key: tensor.shape for tensor in convert(chosen)}
-        return Report(
+        return Conversion(
             reference=None, ledgers={item.layer.name: ledger(item, shapes) for item in chosen.layers}, **facts
         )
     from .verification import verify  # imports torch
@@ -392,12 +395,12 @@ def prove(
     stored = open_target(written)
     refuse_other_words(stored, chosen, checkpoint, target)
     proof = verify(chosen, stored, reference=reference, on_progress=on_progress)
-    return Report(
+    return Conversion(
         reference=proof.reference, ledgers=proof.ledgers, stored=proof.stored, comparisons=proof.comparisons, **facts
     )
 
 
-def refuse_other_words(stored: StoredTarget, chosen: Plan, checkpoint: Checkpoint, target: Path) -> None:
+def refuse_other_words(stored: Target, chosen: Plan, checkpoint: Checkpoint, target: Path) -> None:
     """What a target says of itself is proven like its numbers: modules are built of it.
 
     Raises:
@@ -417,7 +420,7 @@ def refuse_other_words(stored: StoredTarget, chosen: Plan, checkpoint: Checkpoin
 
 def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[Layer, ...]:
     """The layers that were asked for; an error where attention would be left out in silence."""
-    blocking = [item for item in findings.lookalikes if item.blocking]
+    blocking = [item for item in findings.not_converted if item.blocking]
     if isinstance(names, str):
         names = [names]
     if names is not None:
@@ -428,8 +431,8 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
     if blocking:
         raise LayerError(refusal(blocking, findings.layers))
     if not findings.layers:
-        raise (LayerError if findings.lookalikes else NoAttentionError)(nothing_found(checkpoint, findings))
-    assumed = [layer for layer in findings.layers if layer.assumed]
+        raise (LayerError if findings.not_converted else NoAttentionError)(nothing_found(checkpoint, findings))
+    assumed = [layer for layer in findings.layers if layer.doubt]
     if assumed:
         raise LayerError(unproven_roles(assumed, findings.layers))
     return findings.layers
@@ -437,10 +440,10 @@ def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str]
 
 def refuse_more(wanted: Sequence[Layer]) -> None:
     """With ``strict`` only what is attention and nothing else is converted."""
-    told = told_once((layer.name, layer.more) for layer in wanted if layer.more)
+    told = told_once((layer.name, layer.beyond) for layer in wanted if layer.beyond)
     facts = [f"{subject}: {fact}" for subject, fact in told]
     if facts:
-        plain = [layer.name for layer in wanted if not layer.more]
+        plain = [layer.name for layer in wanted if not layer.beyond]
         rest = f", or name the others: {layouts.selection(plain)}" if plain else ""
         text = "; ".join(facts)
         raise LayerError(
@@ -450,16 +453,16 @@ def refuse_more(wanted: Sequence[Layer]) -> None:
 
 def unproven_roles(assumed: Sequence[Layer], layers: Sequence[Layer]) -> str:
     """Layers that the file does not prove are converted where the user knows them."""
-    others = [layer for layer in layers if not layer.assumed]
+    others = [layer for layer in layers if not layer.doubt]
     every = layouts.selection([layer.name for layer in (*assumed, *others)])
     steps = [f"If you know that they are right, name all layers that you want: {every}"]
     sure = [layer.name for layer in others]
     if sure:
         steps.append(f"To convert only what the file tells, give {layouts.selection(sure)}")
-    return f"Layer {listed((layer.name for layer in assumed), 4)}: {assumed[0].assumed}. {'. '.join(steps)}."
+    return f"Layer {listed((layer.name for layer in assumed), 4)}: {assumed[0].doubt}. {'. '.join(steps)}."
 
 
-def refusal(items: Sequence[Lookalike], others: Sequence[Layer]) -> str:
+def refusal(items: Sequence[NotConverted], others: Sequence[Layer]) -> str:
     """Each layer that cannot be converted, why, and how to convert the rest."""
     told = items[:MOST_TOLD]
     facts = "; ".join(f"layer '{printable(item.name)}' ({item.kind}) is not converted: {item.reason}" for item in told)
@@ -472,11 +475,11 @@ def refusal(items: Sequence[Lookalike], others: Sequence[Layer]) -> str:
 
 def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     """A file without attention says what it does hold, and how hand-written attention is converted."""
-    told = findings.lookalikes[:MOST_HELD]
+    told = findings.not_converted[:MOST_HELD]
     holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in told]
-    left = len(findings.lookalikes) - len(told)
+    left = len(findings.not_converted) - len(told)
     rest = f"; and {left} more" if left else ""
-    steps = ". ".join(ways_on(findings.lookalikes, told))
+    steps = ". ".join(ways_on(findings.not_converted, told))
     groups = [group for group in checkpoint.root.walk() if group.variables]
     names = ", ".join(printable(group.name or "the model itself") for group in groups[:6])
     more = f" and {len(groups) - 6} more" if len(groups) > 6 else ""
@@ -491,7 +494,7 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     )
 
 
-def ways_on(every: Sequence[Lookalike], told: Sequence[Lookalike]) -> list[str]:
+def ways_on(every: Sequence[NotConverted], told: Sequence[NotConverted]) -> list[str]:
     """One row of ``--attention``, or the hint that there are rows, where one can help; and what else can be done."""
     row = next((item.next_step for item in every if item.described == "row"), None)
     needs_hint = not every or any(item.described == "perhaps" for item in every)
@@ -540,8 +543,8 @@ def layer_notes(chosen: Plan) -> tuple[str, ...]:
 def layer_facts(item: LayerPlan) -> Iterator[str]:
     """The same of one layer, as sentences without their end."""
     yield from item.layer.cautions
-    if item.fits:
-        yield item.fits
+    if item.misfit:
+        yield item.misfit
     if item.layer.call_options:
         yield f"the model calls it with {', '.join(item.layer.call_options)}. Give PyTorch the same mask"
     computes, stores = item.layer.compute_dtype, item.layer.dtype
@@ -655,7 +658,7 @@ def from_keras_layer(
 
     checkpoint = read_layer(layer)
     findings = survey(checkpoint)
-    if not findings.layers and not any(item.blocking for item in findings.lookalikes):
+    if not findings.layers and not any(item.blocking for item in findings.not_converted):
         raise LayerError(
             f"{checkpoint.path}: its class is {printable(type(layer).__name__)}, expected attention with weights of "
             "its own. Give a keras.layers.MultiHeadAttention."
@@ -673,12 +676,12 @@ def from_keras_layer(
 
 def prove_in_memory(chosen: Plan) -> "nn.Module":
     """Make the tensors, prove them as if they had been read from a file, and load them."""
-    from .loading import build_module
+    from .targets.loading import build_module
+    from .targets.torch_file import as_tensor
     from .verification import verify
-    from .writers.torch_file import as_tensor
 
     tensors = {tensor.key: as_tensor(tensor.read()) for tensor in convert(chosen)}
-    target = StoredTarget(
+    target = Target(
         path=Path("memory"),
         description=None,
         shapes={key: tuple(tensor.shape) for key, tensor in tensors.items()},

@@ -72,7 +72,7 @@ def case(source: str, folder: Path, target: str) -> dict:
     found["written"] = sorted(path.name for path in folder.iterdir())
     accepted = found["convert"]["code"] == 0
     found["verify"] = {} if accepted else verb(["verify", source, target])  # the proof needs torch: not in this process
-    from mha_convert.hdf5 import process
+    from mha_convert.readers.hdf5 import process
 
     process._worker.stop()
     own, worker = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -120,7 +120,7 @@ def run(source: str, target: str, keep: Path | None, task: Callable[[str, Path, 
 
 def main(folder: Path, place: Path, part: str = "0/1") -> None:
     """Every case of the manifest."""
-    from mha_convert.readers._protobuf import message_classes
+    from mha_convert.readers.tensorflow.protobuf import message_classes
     from mha_convert.words import conversion, inspection  # noqa: F401 - loaded before the processes are forked
 
     message_classes()

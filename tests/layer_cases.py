@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mha_convert.datatypes import AttentionLayer, Projection, Variable
+from mha_convert.records.layer import AttentionLayer, Projection
+from mha_convert.records.source import Variable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from test_cli import run
 from torch import nn
 
 import mha_convert
-from mha_convert.alignment import FORMS, align, as_toml, natural, recognise, renames_of
 from mha_convert.conversion import convert
-from mha_convert.renaming import read_renames, rename
+from mha_convert.keys.matching import FORMS, align, as_toml, natural, recognise, renames_of
+from mha_convert.keys.renaming import read_renames, rename
 
 SQUARE, CROSS = case("", 2, 4), case("", 2, 4, kv=(6, 6))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT
 
-from mha_convert import child
+from mha_convert.files import child
 
 TRAPS = (
     "json",

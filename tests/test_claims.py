@@ -10,9 +10,9 @@ from conftest import PROJECT
 
 from mha_convert import MhaConvertError, plan, read, read_attention
 from mha_convert.cli import app
-from mha_convert.datatypes import Checkpoint, Group, Variable
 from mha_convert.layers import survey
 from mha_convert.layouts import LAYOUTS
+from mha_convert.records.source import Checkpoint, Group, Variable
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,7 +29,7 @@ FILES = sorted(
 )
 PRINTS = {"cli.py", "signals.py", "streams.py"}
 # Programs of their own that answer their parent through a pipe.
-ANSWERS = {"batch/worker.py", "hdf5/messages.py", "hdf5/worker.py", "verification/keras_worker.py"}
+ANSWERS = {"batch/worker.py", "readers/hdf5/messages.py", "readers/hdf5/worker.py", "verification/keras_worker.py"}
 
 
 def watched(group: Group, seen: list[str]) -> Group:

@@ -82,7 +82,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "name", "kind", "class_name", "path", "num_heads", "num_key_value_heads", "key_dim", "value_dim",
         "query_features", "key_features", "value_features", "output_features", "output_shape", "use_bias", "use_gate",
         "dtype", "storage", "compute_dtype", "parameters", "has_config", "attention_axes", "sliding_window", "dropout", "scale",
-        "call_options", "placements", "refusals", "cautions", "assumed", "more",
+        "call_options", "placements", "refusals", "cautions", "doubt", "beyond",
     ]  # fmt: skip
     assert (cross["name"], cross["query_features"], cross["key_features"], cross["parameters"]) == (
         "cross_attention",
@@ -91,7 +91,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         960,
     )
     assert cross["placements"]["projected"] == {
-        "module": "MultiheadAttention", "embed_dim": 16, "head_size": 8, "projections": [], "added_parameters": 0, "fits": None,
+        "module": "MultiheadAttention", "embed_dim": 16, "head_size": 8, "projections": [], "added_parameters": 0, "misfit": None,
     }  # fmt: skip
     assert document["variables"] == {
         "attention": {"count": 16, "parameters": 2048},

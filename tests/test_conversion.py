@@ -12,7 +12,7 @@ from rows_backwards import backwards, blocks_of
 
 import mha_convert
 from mha_convert.conversion import apply, ledger, numpy_dtype, padded_shape, round_once, taken, via_odd_float32
-from mha_convert.datatypes import LayerPlan, ModuleSpec, Piece, Rule
+from mha_convert.records.plan import LayerPlan, ModuleSpec, Piece, Rule
 
 LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
 
@@ -232,10 +232,10 @@ def test_infinities_stay_infinite():
 )
 def test_any_sizes_agree_with_the_formula(sizes, output, bias, layout):
     """Any geometry, any layout: float64 equality of the real module with the NumPy formula."""
+    from mha_convert.targets.torch_file import as_tensor
     from mha_convert.verification.cases import cases
-    from mha_convert.verification.formula import attention
+    from mha_convert.verification.formulas.multi_head_attention import attention
     from mha_convert.verification.pytorch import module_in_float64, run
-    from mha_convert.writers.torch_file import as_tensor
 
     layer = make_layer(LayerCase(id="", output_shape=tuple(output), use_bias=bias, **sizes), dtype="float64")
     plan = mha_convert.plan([layer], layout=layout[0], placement=layout[1], prefix="")

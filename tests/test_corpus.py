@@ -7,8 +7,8 @@ from conftest import SHARED, TESTS
 from corpus_files import LINEAR_ONLY, MORE, OURS, QUANTIZED, READ, CorpusFile, arrays, rows
 
 import mha_convert
-from mha_convert.datatypes import AttentionLayer
 from mha_convert.layers import survey
+from mha_convert.records.layer import AttentionLayer
 
 GOLDEN = [file for file in rows(TESTS / "golden") if file.format in READ and not file.is_unprojected]
 CORPUS_ROOT = SHARED / "corpus" / "files"
@@ -28,7 +28,7 @@ def test_every_layer_is_found_at_its_place_and_no_other(file: CorpusFile):
     layers = [layer for layer in survey(mha_convert.read(file.path)).layers if isinstance(layer, AttentionLayer)]
     expected = [layer for layer in file.layers if layer["cls"] in OURS and is_stored(layer)]
     if file.model in MORE:
-        assert [MORE[file.model] in layer.more for layer in layers] == [True]
+        assert [MORE[file.model] in layer.beyond for layer in layers] == [True]
         return
     for layer in layers:
         assert any(is_at_place(layer, wanted) for wanted in expected), layer
@@ -62,13 +62,13 @@ def test_layers_reproduce_genuine_keras(file: CorpusFile, layout: str, tmp_path)
         assert not list(tmp_path.iterdir())
         return
     found = mha_convert.find_layers(mha_convert.read(file.path))
-    assumed = [layer.name for layer in found if layer.assumed]
+    assumed = [layer.name for layer in found if layer.doubt]
     assert bool(assumed) == (file.model.startswith("lora") and file.format in ("h5", "tfckpt"))  # alpha is not in them
     names = [layer.name for layer in found] if assumed else None
     report = mha_convert.convert_file(file.path, target, layout=layout, layers=names)
     assert report.proven
     if file.model in MORE:
-        assert any(MORE[file.model] in item.layer.more for item in report.plan.layers)
+        assert any(MORE[file.model] in item.layer.beyond for item in report.plan.layers)
         return
     modules = mha_convert.load_modules(target)
     for item in report.plan.layers:

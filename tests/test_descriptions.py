@@ -13,10 +13,10 @@ from layer_cases import case, make_layer
 from safetensors.torch import load_file, save_file
 
 import mha_convert
-from mha_convert.datatypes import Checkpoint, Group
-from mha_convert.description import differences
-from mha_convert.module_arguments import ARGUMENTS
 from mha_convert.modules import NamedMultiheadAttention
+from mha_convert.records.source import Checkpoint, Group
+from mha_convert.targets.metadata import differences
+from mha_convert.targets.module_arguments import ARGUMENTS
 
 # Source, and options of conversion: every class of module, a renamed target, a bare one, one of hand-written rows.
 TARGETS = {

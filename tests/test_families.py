@@ -6,8 +6,8 @@ import torch
 from layer_cases import arrays_of, case, make_layer
 
 import mha_convert
-from mha_convert.verification.formula import Inputs, attention
-from mha_convert.writers.torch_file import as_tensor
+from mha_convert.targets.torch_file import as_tensor
+from mha_convert.verification.formulas.multi_head_attention import Inputs, attention
 
 SQUARE, WIDE = case("", 4, 2), case("", 4, 3, use_bias=False)
 

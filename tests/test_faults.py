@@ -21,7 +21,7 @@ from test_streaming import hdf5_model as weights
 
 import mha_convert
 from mha_convert.errors import ReadError, WriteError
-from mha_convert.writers import _draft
+from mha_convert.targets import draft as _draft
 
 UNPROVEN = ("--reference", "none", "--overwrite")
 INTERRUPTED = "Interrupted: nothing was written; an existing target is as it was.\n"
@@ -36,7 +36,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SLOWLY = """
 import time
-from mha_convert.writers import safetensors_file, torch_file
+from mha_convert.targets import safetensors_file, torch_file
 def slow(real):
     def act(*arguments):
         time.sleep(0.1)
@@ -504,7 +504,7 @@ def test_a_part_of_a_folder_that_changes_meanwhile_is_refused(six, tmp_path, mon
 TRUNCATING = """
 import os, sys
 from mha_convert import pipeline
-from mha_convert.writers import safetensors_file
+from mha_convert.targets import safetensors_file
 def cut_off(*arguments):
     os.truncate(sys.argv[2], 20_000)
     return real(*arguments)
@@ -666,7 +666,7 @@ def test_what_is_sent_to_a_store_when_the_signal_comes_is_told(six, tmp_path, wh
     fault = f"""
 import signal
 from mha_convert import cli
-from mha_convert.writers import _draft
+from mha_convert.targets import _draft
 def interrupt(*arguments):
     signal.raise_signal(signal.SIGINT)
 {owner}.{name} = interrupt

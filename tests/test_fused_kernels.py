@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import mha_convert
-from mha_convert.loading import build_module
 from mha_convert.modules import FusedMultiheadAttention, KerasMultiheadAttention, ProjectedMultiheadAttention
-from mha_convert.writers.torch_file import as_tensor
+from mha_convert.targets.loading import build_module
+from mha_convert.targets.torch_file import as_tensor
 
 FLAT = [case for case in (*CASES, *GROUPED_OR_AXES, *ONLY_LINEAR) if case.input_rank is None]
 BATCH, QUERY, KEY = 2, 5, 7

@@ -31,8 +31,8 @@ def test_geometries_agree_with_genuine_keras(keras_installed, tmp_path):
     """The whole table of sizes in one Keras process."""
     from layer_cases import CASES, make_layer
 
+    from mha_convert.targets import write
     from mha_convert.verification import verify
-    from mha_convert.writers import write
 
     plan = mha_convert.plan([make_layer(case, name=f"layer{i}") for i, case in enumerate(CASES)])
     write(tmp_path / "x.safetensors", mha_convert.convert(plan))

@@ -12,15 +12,15 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import mha_convert
 from mha_convert.conversion import convert, ledger
-from mha_convert.loading import build_module
 from mha_convert.modules import KerasMultiheadAttention, ProjectedMultiheadAttention
+from mha_convert.targets.loading import build_module
+from mha_convert.targets.torch_file import as_tensor
 from mha_convert.verification import verify
 from mha_convert.verification.attention_calls import projections_request
 from mha_convert.verification.cases import Case, cases, windowed
-from mha_convert.verification.formula import Inputs, attention
+from mha_convert.verification.formulas.multi_head_attention import Inputs, attention
 from mha_convert.verification.genuine_keras import GenuineKeras
 from mha_convert.verification.pytorch import masks_for
-from mha_convert.writers.torch_file import as_tensor
 
 LAYOUTS = [("mha", case) for case in GROUPED_OR_AXES] + [("linear", case) for case in (*GROUPED_OR_AXES, *ONLY_LINEAR)]
 EVERY = [pytest.param(layout, case, id=f"{layout}: {case.id}") for layout, case in LAYOUTS]
@@ -36,7 +36,7 @@ def proven(layer, folder, layout, reference="numpy", **options):
 
 def source():
     """What a target says that it was made from."""
-    from mha_convert.datatypes import Checkpoint, Group
+    from mha_convert.records.source import Checkpoint, Group
 
     return Checkpoint(path="x.keras", format="keras", has_config=True, root=Group(path="", name=""))
 
@@ -386,7 +386,7 @@ def test_the_module_file_needs_torch_alone(tmp_path):
     import sys
 
     layers = [make_layer(case, name=f"layer{i}") for i, case in enumerate((*ONLY_LINEAR, *GROUPED_OR_AXES))]
-    from mha_convert.module_source import module_source
+    from mha_convert.source.attention import module_source
 
     plan = mha_convert.plan(layers, layout="linear")
     (tmp_path / "built.py").write_text(module_source(plan, "x.keras", "x.pt"))

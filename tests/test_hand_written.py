@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from test_cli import run
 
 import mha_convert
-from mha_convert.attention_rows import read_attention
 from mha_convert.layers import survey
+from mha_convert.layers.descriptions import read_attention
 from mha_convert.pipeline import explain_file
 
 TUTORIAL = "num_heads=3,query=wq,key=wk,value=wv,output=dense"
@@ -68,7 +68,7 @@ def test_outputs_are_those_of_the_hand_written_layers(hand_written, tmp_path, mo
         )
     if (model, file) != ("tutorial", "model.h5"):
         assert len(modules) == len(expected.files) // 2
-        assert report.lookalikes == ()
+        assert report.not_converted == ()
 
 
 def test_a_caution_says_what_is_not_proven_and_strict_refuses(hand_written, tmp_path):
@@ -87,7 +87,7 @@ def test_a_caution_says_what_is_not_proven_and_strict_refuses(hand_written, tmp_
 
 def test_the_candidate_gives_the_row(hand_written):
     findings = survey(mha_convert.read(hand_written / "tutorial/model.keras"))
-    assert [item.next_step for item in findings.lookalikes][2] == (
+    assert [item.next_step for item in findings.not_converted][2] == (
         "If it is, give --attention cross:num_heads=4,query=wq,key=wk,value=wv,output=dense"
     )
 

@@ -16,10 +16,10 @@ import pytest
 
 from mha_convert import read
 from mha_convert.errors import ReadError
-from mha_convert.hdf5 import process
-from mha_convert.limits import RAISE, STRANGER, TRUSTED, limits, trusting
-from mha_convert.readers import _hdf5
-from mha_convert.readers._hdf5 import Hdf5Image
+from mha_convert.files.limits import RAISE, STRANGER, TRUSTED, limits, trusting
+from mha_convert.readers.hdf5 import image as _hdf5
+from mha_convert.readers.hdf5 import process
+from mha_convert.readers.hdf5.image import Hdf5Image
 
 
 def chunked(path, **options):
@@ -85,7 +85,7 @@ def test_the_process_cannot_open_files(tmp_path):
 import io, os, sys
 import h5py
 import numpy as np
-from mha_convert.hdf5 import worker
+from mha_convert.readers.hdf5 import worker
 secret = {str(tmp_path / "secret.bin")!r}
 np.ones(4, "f4").tofile(secret)
 with h5py.File({str(tmp_path / "x.h5")!r}, "w") as file:
@@ -149,7 +149,7 @@ def test_an_error_in_the_middle_of_an_exchange_does_not_spoil_the_next(tmp_path,
 
 def test_trust_lifts_what_the_message_says(tmp_path, monkeypatch):
     chunked(tmp_path / "x.weights.h5")
-    monkeypatch.setattr("mha_convert.limits.STRANGER", replace(STRANGER, objects=2))
+    monkeypatch.setattr("mha_convert.files.limits.STRANGER", replace(STRANGER, objects=2))
     with pytest.raises(ReadError, match="more than 2 groups and arrays. .*--trust") as caught:
         read(tmp_path / "x.weights.h5")
     assert RAISE in str(caught.value)

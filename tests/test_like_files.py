@@ -17,8 +17,8 @@ from test_cli import run
 from torch import nn
 
 import mha_convert
-from mha_convert.writers import open_model
-from mha_convert.writers._pickled import MOST_STEPS
+from mha_convert.targets import open_model
+from mha_convert.targets.pickled import MOST_STEPS
 
 STOCK = {"embed_dim": 16, "num_heads": 2}
 
@@ -356,7 +356,7 @@ HOSTILE = {
 CHILD = """
 import resource, sys
 import torch, mha_convert
-from mha_convert.writers import open_model
+from mha_convert.targets import open_model
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in sys.argv[1:]:
     began = resource.getrusage(resource.RUSAGE_SELF).ru_utime

@@ -12,7 +12,7 @@ from layer_cases import CASES, make_layer
 from strangers import NAMES
 
 import mha_convert
-from mha_convert.module_source import module_source
+from mha_convert.source.attention import module_source
 
 TARGETS = [
     ("six_heads.keras", {}),

@@ -9,10 +9,10 @@ import torch
 from layer_cases import CASES, arrays_of, ids, make_layer
 
 import mha_convert
-from mha_convert.loading import build_module
 from mha_convert.modules import KerasMultiheadAttention, ProjectedMultiheadAttention, causal_mask, to_attn_mask
-from mha_convert.verification.formula import Inputs, attention
-from mha_convert.writers.torch_file import as_tensor
+from mha_convert.targets.loading import build_module
+from mha_convert.targets.torch_file import as_tensor
+from mha_convert.verification.formulas.multi_head_attention import Inputs, attention
 
 LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
 BATCH, QUERY, KEY = 2, 5, 7

@@ -17,13 +17,14 @@ from torch import nn
 
 import mha_convert
 from mha_convert.conversion import ledger, padded_shape
-from mha_convert.layouts import LAYOUTS, NAMES, qkv, separate
-from mha_convert.loading import build_module
+from mha_convert.layouts import LAYOUTS, NAMES, qkv
+from mha_convert.layouts import names as separate
+from mha_convert.targets.loading import build_module
+from mha_convert.targets.torch_file import as_tensor
 from mha_convert.verification import verify
 from mha_convert.verification.cases import cases
-from mha_convert.verification.formula import Inputs, attention
+from mha_convert.verification.formulas.multi_head_attention import Inputs, attention
 from mha_convert.verification.pytorch import module_in_float64, run
-from mha_convert.writers.torch_file import as_tensor
 
 FUSED = tuple(case for case in CASES if not any(refusal.applies(make_layer(case)) for refusal in qkv.REFUSALS))
 PAIRS = [
@@ -254,7 +255,7 @@ def test_a_file_is_converted_verified_and_loaded(samples, tmp_path, options, suf
     "names", [{"q_proj": "forward"}, {"nonsense": "q"}, {"q_proj": "self..query"}, {"q_proj": 5}, 3]
 )
 def test_a_description_with_impossible_names_is_a_read_error(samples, tmp_path, names):
-    from mha_convert.writers import writer_for
+    from mha_convert.targets import writer_for
 
     plan = mha_convert.plan(mha_convert.find_layers(mha_convert.read(samples / "textbook.keras")), layout="separate")
     description = json.loads(mha_convert.describe_plan(plan, mha_convert.read(samples / "textbook.keras")))

@@ -84,7 +84,7 @@ def entry(class_name, name):
 
 def test_counting_gives_up_where_it_could_exchange_names():
     """Keras 2.15: a layer that is an attribute of the model as well is stored there, and counted nowhere else."""
-    from mha_convert.readers._layer_names import by_counting
+    from mha_convert.readers.keras3.layer_names import by_counting
 
     entries = [entry("MultiHeadAttention", "first"), entry("MultiHeadAttention", "second"), entry("Dense", "d")]
     groups = {"multi_head_attention": None, "dense": None}
@@ -95,7 +95,7 @@ def test_counting_gives_up_where_it_could_exchange_names():
 
 
 def test_counting_goes_by_two_in_keras_2_12_and_2_13():
-    from mha_convert.readers._layer_names import by_counting
+    from mha_convert.readers.keras3.layer_names import by_counting
 
     entries = [entry("Dense", "a"), entry("Dropout", "b"), entry("Dense", "c"), entry("Dropout", "e")]
     groups = dict.fromkeys(("dense", "dense_2", "dropout", "dropout_1"))

@@ -39,7 +39,7 @@ def test_plans_and_targets_without_layers_are_not_proven(samples, tmp_path):
         mha_convert.verify_file(source, target)
     with pytest.raises(mha_convert.VerificationError, match="no layer is to be proven"):
         mha_convert.verify(mha_convert.plan([]), mha_convert.open_target(target))
-    empty = mha_convert.Report(
+    empty = mha_convert.Conversion(
         source=report.source, target="x", plan=mha_convert.plan([]), reference="numpy", ledgers={}
     )
     assert report.proven and not empty.proven

@@ -11,8 +11,8 @@ from layer_cases import CASES, make_layer
 from test_verification import in_memory
 
 import mha_convert
+from mha_convert.targets.torch_file import as_tensor
 from mha_convert.verification import verify
-from mha_convert.writers.torch_file import as_tensor
 
 SQUARE = "keras-3.15.1/square.weights.h5"
 LAYOUTS = {

@@ -7,8 +7,8 @@ import pytest
 
 import mha_convert
 from mha_convert.layers import survey
-from mha_convert.readers._bundle import DTYPES, Bundle, Entry
-from mha_convert.readers._object_graph import Object, arrange
+from mha_convert.readers.tensorflow.bundle import DTYPES, Bundle, Entry
+from mha_convert.readers.tensorflow.object_graph import Object, arrange
 from mha_convert.words.inspection import sort_variables, variables_line
 
 INTEGERS = ("save_counter", "global_step")

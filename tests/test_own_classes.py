@@ -19,8 +19,8 @@ import pytest
 import mha_convert
 from mha_convert.errors import LayerError, ReadError
 from mha_convert.layers import survey
-from mha_convert.readers._config import checked_model, layer_config
-from mha_convert.readers._keras_classes import is_own
+from mha_convert.readers.keras3.model_config import checked_model, layer_config
+from mha_convert.readers.keras_classes import is_own
 
 HERE = Path(__file__).parent
 MAKERS = ("13_attention_class", "14_own_class_keras_name")
@@ -56,9 +56,9 @@ def run(*arguments: object, code: int = 0) -> str:
     return result.stdout + result.stderr
 
 
-def lookalikes(path: Path) -> dict[str, tuple[str, str]]:
+def not_converted(path: Path) -> dict[str, tuple[str, str]]:
     """Kind and next step of what is named and not converted, by its name."""
-    return {item.name: (item.kind, item.next_step) for item in survey(mha_convert.read(path)).lookalikes}
+    return {item.name: (item.kind, item.next_step) for item in survey(mha_convert.read(path)).not_converted}
 
 
 def rezipped(source: Path, target: Path, *, version: str, drop: str) -> Path:
@@ -136,7 +136,7 @@ def test_own_attention_without_projections_is_not_keras(cases, own, tmp_path):
         (own / "unprojected_mymod.keras", "unprojected", "mymod.Attention"),
         (own / "unprojected_main.keras", "unprojected", "__main__.Attention"),
     ):
-        assert lookalikes(path) == {name: (title, BY_HAND)}
+        assert not_converted(path) == {name: (title, BY_HAND)}
         with pytest.raises(LayerError, match=name):
             mha_convert.convert_file(path, tmp_path / "o.pt")
 
@@ -146,7 +146,7 @@ def test_an_own_fused_class_of_keras_name_blocks_nothing(cases, tmp_path):
     report = mha_convert.convert_file(cases / "14" / "fused.keras", tmp_path / "o.pt", strict=True)
     assert report.proven
     assert [item.layer.name for item in report.plan.layers] == ["genuine"]
-    assert [(item.name, item.kind) for item in report.lookalikes] == [("fused", "__main__.MultiHeadAttention")]
+    assert [(item.name, item.kind) for item in report.not_converted] == [("fused", "__main__.MultiHeadAttention")]
 
 
 LIVE = """
@@ -276,7 +276,7 @@ def test_lists_of_lists_are_not_told_of_keras_own_classes(golden, own, tmp_path)
 def test_attention_without_weights_is_named_alike(golden, tmp_path, name):
     """Point 7 of issue 12: in `.keras` only. The files are one model of `tf_keras` 2.21."""
     path = golden / "tf_keras-2.21" / name
-    found = survey(mha_convert.read(path)).lookalikes
+    found = survey(mha_convert.read(path)).not_converted
     assert {(item.name, item.kind, item.reason) for item in found} == {
         ("luong", "Attention", WEIGHTLESS),
         ("inner/inner_luong", "Attention", WEIGHTLESS),
@@ -290,8 +290,8 @@ def test_attention_without_weights_is_named_alike(golden, tmp_path, name):
 
 def test_attention_without_weights_in_files_of_keras_3(cases):
     """Point 7 of issue 12: the same of the maker's files."""
-    (in_keras,) = survey(mha_convert.read(cases / "14" / "luong.keras")).lookalikes
-    (in_h5,) = survey(mha_convert.read(cases / "14" / "luong.h5")).lookalikes
+    (in_keras,) = survey(mha_convert.read(cases / "14" / "luong.keras")).not_converted
+    (in_h5,) = survey(mha_convert.read(cases / "14" / "luong.h5")).not_converted
     assert (in_keras.name, in_keras.reason, in_keras.next_step) == (in_h5.name, in_h5.reason, in_h5.next_step)
     assert (in_keras.name, in_keras.reason) == ("luong", WEIGHTLESS)
 
@@ -308,7 +308,7 @@ def test_attention_without_weights_in_h5_of_every_keras(corpus, tag):
         for layer in layers
         if layer["class_name"] == "Attention" and not layer["config"]["use_scale"]
     }
-    assert {item.name for item in survey(checkpoint).lookalikes if item.reason == WEIGHTLESS} == weightless
+    assert {item.name for item in survey(checkpoint).not_converted if item.reason == WEIGHTLESS} == weightless
 
 
 def batch_words(files: list[Path], out: Path) -> set[tuple[str, str]]:
@@ -334,7 +334,7 @@ def test_batch_has_one_word_for_one_case(cases, golden, tmp_path):
 
 def test_an_own_attention_is_named_in_every_format(cases):
     """Point 7 of issue 12: in `.h5` only. Weights alone hold the layer's name, and no class."""
-    found = {path.name: lookalikes(path) for path in sorted((cases / "13").glob("m.*"))}
+    found = {path.name: not_converted(path) for path in sorted((cases / "13").glob("m.*"))}
     assert found == {
         "m.h5": {"attention": ("own>Attention", BY_HAND)},
         "m.keras": {"attention": ("own>Attention", BY_HAND)},

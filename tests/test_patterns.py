@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mha_convert
-from mha_convert.attention_rows import read_attention
-from mha_convert.layers import hand_written_rows
-from mha_convert.patterns import compiled
-from mha_convert.renaming import STARS as IN_KEYS
-from mha_convert.renaming import Rename
+from mha_convert.keys.patterns import compiled
+from mha_convert.keys.renaming import STARS as IN_KEYS
+from mha_convert.keys.renaming import Rename
+from mha_convert.layers import described_kernels as hand_written_rows
+from mha_convert.layers.descriptions import read_attention
 
 OLD_KEYS = {"*": "([^.]+)", "**": "(.+)"}
 OLD_PATHS = {"**/": "((?:.*/)?)", "**": "(.*)", "*": "([^/]*)"}

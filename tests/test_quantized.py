@@ -20,9 +20,9 @@ from corpus_files import CorpusFile, arrays, rows
 from layer_cases import make_variable
 
 import mha_convert
-from mha_convert.datatypes import Group, LayerConfig
 from mha_convert.layers import multi_head_attention, survey
-from mha_convert.layers.storages import merged, unpacked
+from mha_convert.layers.encodings import merged, unpacked
+from mha_convert.records.source import Group, LayerConfig
 from mha_convert.words.inspection import inspection_as_json, inspection_as_text
 from mha_convert.words.table import Table
 
@@ -218,7 +218,7 @@ def test_heads_of_a_matrix_without_bias_are_told_by_the_architecture_only(quanti
 def convert_by_name(source, target):
     """A conversion of every layer; those whose alpha the file does not hold must be named."""
     layers = mha_convert.find_layers(mha_convert.read(source))
-    assumed = [layer.name for layer in layers if layer.assumed]
+    assumed = [layer.name for layer in layers if layer.doubt]
     if assumed:
         with pytest.raises(
             mha_convert.LayerError, match="the file does not hold alpha.*If you know that they are right"
@@ -483,7 +483,7 @@ GPTQ = {
 )
 def test_what_is_not_known_is_refused(variables, reason, step):
     found = multi_head_attention.match(attention(float_parts(), query=variables), ())
-    assert isinstance(found, mha_convert.Lookalike)
+    assert isinstance(found, mha_convert.NotConverted)
     assert (found.reason, found.next_step, found.blocking) == (reason, step, True)
 
 

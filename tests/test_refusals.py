@@ -16,8 +16,9 @@ from corpus_files import arrays, rows
 from layer_cases import CASES, make_layer
 
 import mha_convert
-from mha_convert.datatypes import Group, Projection
 from mha_convert.layers import multi_head_attention, survey
+from mha_convert.records.layer import Projection
+from mha_convert.records.source import Group
 
 MESSAGES = {
     "keras-3.15.1/gate.keras": (
@@ -51,7 +52,7 @@ def test_rotary_attention_of_kerashub_converts_its_projections_and_says_so(corpu
     report = mha_convert.convert_file(source, tmp_path / "x.safetensors")
     assert f"Layer '{name}': {ROTARY}." in report.notes
     (layer,) = mha_convert.find_layers(mha_convert.read(source))
-    assert layer.more == ROTARY
+    assert layer.beyond == ROTARY
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(source, tmp_path / "strict.safetensors", strict=True)
     assert str(error.value) == (
@@ -381,7 +382,7 @@ def put(place, shape):
 def test_layers_that_are_not_quite_attention_are_named_and_block(golden, tmp_path, edit, reason):
     findings = edited(golden, tmp_path, edit)
     assert findings.layers == ()
-    (found,) = findings.lookalikes
+    (found,) = findings.not_converted
     assert reason in found.reason and found.blocking
     with pytest.raises(mha_convert.LayerError, match="is not converted"):
         mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "x.pt")
@@ -413,7 +414,7 @@ def test_a_key_without_bias_is_refused_where_the_class_computes_more(golden, tmp
         del group["key_dense/vars/1"]
         group["rope/vars/0"] = np.ones(2, "f4")
 
-    (found,) = edited(golden, tmp_path, edit).lookalikes
+    (found,) = edited(golden, tmp_path, edit).not_converted
     assert "key without bias, the other projections with one" in found.reason and found.blocking
 
 
@@ -424,10 +425,10 @@ def test_a_key_without_bias_is_refused_where_the_class_computes_more(golden, tmp
 def test_variables_beside_the_projections_are_listed(golden, tmp_path, place, shape, held):
     findings = edited(golden, tmp_path, put(place, shape))
     (layer,) = findings.layers
-    assert layer.more and layer.more.startswith(
+    assert layer.beyond and layer.beyond.startswith(
         f"beside its projections it holds {held}, which MultiHeadAttention does not have: its projections are converted"
     )
-    assert layer.more in layer.cautions
+    assert layer.beyond in layer.cautions
     mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "x.pt")
     with pytest.raises(mha_convert.LayerError, match="beside its projections it holds"):
         mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "y.pt", strict=True)
@@ -459,7 +460,7 @@ def test_hand_written_attention_is_a_candidate_and_never_guessed(names):
     checkpoint = mha_convert.Checkpoint(path="x", format="keras", has_config=False, root=root)
     findings = survey(checkpoint)
     assert findings.layers == ()
-    (found,) = findings.lookalikes
+    (found,) = findings.not_converted
     assert found.kind == "perhaps hand-written attention" and not found.blocking
     assert "rank 2" in found.reason and "does not show the number of heads" in found.reason
 
@@ -474,10 +475,10 @@ def test_families_with_other_mathematics_are_known_by_name(family):
         for role, projection in layer.projections.items()
     }
     attention = Group(path="a", name="block/self_attention", children=children)
-    assert multi_head_attention.match(attention, ()).more is None
+    assert multi_head_attention.match(attention, ()).beyond is None
     parent = Group(path=f"layers/{family}", name="block", children={"self_attention": attention})
     found = multi_head_attention.match(attention, (parent,))
-    assert f"belongs to {family}, whose attention adds" in found.more
+    assert f"belongs to {family}, whose attention adds" in found.beyond
 
 
 def test_a_users_subclass_is_converted_with_a_caution(golden, tmp_path):

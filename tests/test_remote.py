@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import mha_convert
-from mha_convert import locations
+from mha_convert.files import locations
 
 SOURCES = {  # what is put into a store, and the URL's end that is read
     "square.keras": ("keras-3.15.1/square.keras", ""),

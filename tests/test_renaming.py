@@ -10,7 +10,7 @@ from layer_cases import CASES, make_layer
 from test_cli import run
 
 import mha_convert
-from mha_convert.renaming import read_renames, rename
+from mha_convert.keys.renaming import read_renames, rename
 
 LAYERS = [make_layer(CASES[0], name=f"block_{number}/attn", seed=number) for number in (0, 1)]
 KEYS = ["in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"]

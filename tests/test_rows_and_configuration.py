@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 from test_cli import run
 
 import mha_convert
-from mha_convert.attention_rows import read_attention
-from mha_convert.datatypes import Checkpoint, Group, LayerConfig, Variable
-from mha_convert.layers import hand_written_settings as settings
+from mha_convert.layers import described_settings as settings
 from mha_convert.layers import survey
+from mha_convert.layers.descriptions import read_attention
 from mha_convert.pipeline import convert_file, verify_file
+from mha_convert.records.source import Checkpoint, Group, LayerConfig, Variable
 from mha_convert.words.conversion import report_as_text
 
 MAKERS = (
@@ -243,7 +243,7 @@ def test_what_lies_beside_the_kernels_is_named_and_strict_refuses_it(cases, tmp_
     report = convert_file(source, target, attention=BESIDE)
     assert f"Layer 'att': {fact}." in report.notes
     assert difference(target, cases / "04/m.npz") > 0.05  # so the caution is true
-    assert report.lookalikes == ()
+    assert report.not_converted == ()
 
 
 # --- a checkpoint with an optimizer's slots
@@ -352,7 +352,7 @@ def layer_of(*groups: Group, row: str = "att:num_heads=4", names: str = "query=w
         read_attention(f"{row},{names}".replace("::", ":")),
     )
     (layer,) = findings.layers
-    return layer, findings.lookalikes
+    return layer, findings.not_converted
 
 
 def with_settings(config: dict, row: str = "att:num_heads=4", shared: int = 1):
@@ -399,7 +399,7 @@ def test_each_name_of_heads_is_compared(name):
         with_settings({name: 4}, row="att:num_heads=8")
     assert "num_heads=4, as its configuration says, and" in with_settings({name: 4}).cautions[0]
     root = group("", group("att", *four(), config={name: 4}))
-    (item,) = survey(Checkpoint(path="x", format="x", has_config=True, root=root)).lookalikes
+    (item,) = survey(Checkpoint(path="x", format="x", has_config=True, root=root)).not_converted
     assert item.described == "row" and "att:num_heads=4,query=wq" in item.next_step
     for odd in (True, 0, -4, "4", None, [4], 4.0):
         assert "as its configuration says" not in with_settings({name: odd}, row="att:num_heads=8").cautions[0]
@@ -440,7 +440,7 @@ def test_each_name_of_a_scale_asks_for_the_users(name, value):
         assert len(with_settings({name: value}, row=f"att:num_heads=4,scale={given}").cautions) == 1
     layer = with_settings({name: value}, row="att:num_heads=4,scale=0.7")
     assert layer.cautions[1].startswith(f"its configuration says {name}=")
-    assert layer.cautions[1].endswith(", and scale=0.7 was given") and layer.more.startswith(layer.cautions[1])
+    assert layer.cautions[1].endswith(", and scale=0.7 was given") and layer.beyond.startswith(layer.cautions[1])
     for usual in (True, None, 2, 2.0, 0.5, "auto"):
         assert len(with_settings({name: usual}).cautions) == 1
 
@@ -454,7 +454,7 @@ def test_each_setting_is_told(row):
             assert len(with_settings({name: value}).cautions) == 1
         layer, fact = with_settings({name: other}), f"its configuration says {name}={other}, {effect}"
         assert layer.cautions[1:] == (fact,)
-        assert (fact in layer.more) == changes
+        assert (fact in layer.beyond) == changes
         wrapped = {"class_name": "function", "config": other, "registered_name": other}
         if isinstance(other, str):
             assert with_settings({name: wrapped}).cautions[1:] == (fact,)
@@ -510,8 +510,8 @@ def test_leftovers_of_layers_in_a_model_and_of_nothing_else():
             parts = [renamed(part, "model/") for part in parts]
             told = LayerConfig(name="model", class_name="Functional", settings={"layers": []})
             parts = [replace(group("model", *parts), config=told)]
-        layer, lookalikes = layer_of(*parts, row=row, names=names)
-        assert layer.cautions[1:] == (held,) and layer.more.startswith(held) and lookalikes == ()
+        layer, not_converted = layer_of(*parts, row=row, names=names)
+        assert layer.cautions[1:] == (held,) and layer.beyond.startswith(held) and not_converted == ()
     layer, _ = layer_of(*four(""), other, row=".:num_heads=4", names="query=/wq,key=/wk,value=/wv,output=/wo")
     assert len(layer.cautions) == 1
     seeds = group("att/seed_generator", own={"seed_generator_state": variable("s", 2)})

@@ -11,8 +11,8 @@ from strangers import NAMES
 import mha_convert
 from mha_convert import cli, pipeline
 from mha_convert.errors import printable
+from mha_convert.files.shell import LONGEST, command, option, quoted
 from mha_convert.layouts import selection
-from mha_convert.shell import LONGEST, command, option, quoted
 
 
 def words_of(text, folder):
@@ -50,7 +50,7 @@ def test_a_word_of_a_megabyte_is_cut_and_stays_text(tmp_path):
 
 
 def test_windows_has_powershells_quotes(monkeypatch):
-    monkeypatch.setattr("mha_convert.shell.os.name", "nt")
+    monkeypatch.setattr("mha_convert.files.shell.os.name", "nt")
     assert quoted(r"C:\Nets\x.keras") == r"C:\Nets\x.keras"
     assert quoted("a'; calc #") == "'a''; calc #'"
     assert quoted("$(calc)") == "'$(calc)'"

@@ -17,8 +17,8 @@ from conftest import PROJECT
 from layer_cases import CASES, make_layer
 
 import mha_convert
-from mha_convert.limits import RANK
-from mha_convert.toml_file import outside_texts, refuse_deep
+from mha_convert.files.limits import RANK
+from mha_convert.files.toml import outside_texts, refuse_deep
 
 SECONDS, MEMORY = 20, 6 << 30  # for each case; torch alone takes most of the addresses
 ENDLESS = "is a device, pipe or socket, expected a file. Give a file on a disk."

@@ -12,8 +12,9 @@ from layer_cases import CASES, case, ids, make_layer
 import mha_convert
 from mha_convert import conversion
 from mha_convert.errors import LayoutError, ReadError, WriteError
-from mha_convert.readers import _deflated, keras_zip
-from mha_convert.writers import safetensors_file
+from mha_convert.readers import keras_zip
+from mha_convert.readers.hdf5 import deflated as _deflated
+from mha_convert.targets import safetensors_file
 
 WIDE = case("wide enough for several blocks", 8, 64, 48, features=512)
 VARIANTS = [

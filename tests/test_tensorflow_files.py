@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import mha_convert
 from mha_convert.layers import survey
-from mha_convert.readers._bundle import DTYPES, STRING, checksum, open_bundle
-from mha_convert.readers._protobuf import MESSAGES, REPEATED, message_classes
+from mha_convert.readers.tensorflow.bundle import DTYPES, STRING, checksum, open_bundle
+from mha_convert.readers.tensorflow.protobuf import MESSAGES, REPEATED, message_classes
 
 CORPUS = SHARED / "corpus" / "files"
 INDICES = [path for root in (CORPUS, SHARED / "real") for path in sorted(root.rglob("*.index"))]
@@ -117,7 +117,7 @@ def test_they_convert_with_a_proof(tensorflow_models, name, tmp_path):
     layers = [
         layer for layer in mha_convert.find_layers(mha_convert.read(source)) if layer.kind == "MultiHeadAttention"
     ]
-    assumed = [layer.name for layer in layers if layer.assumed]
+    assumed = [layer.name for layer in layers if layer.doubt]
     if assumed:
         with pytest.raises(
             mha_convert.LayerError, match="nothing in this file says which of its kernels is query, key"
@@ -135,14 +135,14 @@ def test_they_convert_with_a_proof(tensorflow_models, name, tmp_path):
 @pytest.mark.parametrize("name", FRESH)
 def test_roles_that_only_order_tells_are_assumed_and_no_others(tensorflow_models, name):
     found = mha_convert.find_layers(mha_convert.read(tensorflow_models / FRESH[name]))
-    assert [layer.name for layer in found if layer.assumed] == ASSUMED.get(name, [])
+    assert [layer.name for layer in found if layer.doubt] == ASSUMED.get(name, [])
 
 
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_what_order_does_not_tell_is_refused_by_name(tensorflow_models, tmp_path, name):
     findings = survey(mha_convert.read(tensorflow_models / name))
     assert not findings.layers
-    assert any(item.blocking and DOUBTFUL[name] in item.reason for item in findings.lookalikes)
+    assert any(item.blocking and DOUBTFUL[name] in item.reason for item in findings.not_converted)
     with pytest.raises(mha_convert.LayerError, match=DOUBTFUL[name]):
         mha_convert.convert_file(tensorflow_models / name, tmp_path / "x.pt")
 

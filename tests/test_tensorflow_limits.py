@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 import mha_convert
-from mha_convert import limits as limits_module
 from mha_convert.errors import ReadError
-from mha_convert.limits import NO_MODEL, RAISE, STRANGER
-from mha_convert.readers._bundle import MAGIC, MASK_DELTA, checksum
-from mha_convert.readers._protobuf import message_classes
+from mha_convert.files import limits as limits_module
+from mha_convert.files.limits import NO_MODEL, RAISE, STRANGER
+from mha_convert.readers.tensorflow.bundle import MAGIC, MASK_DELTA, checksum
+from mha_convert.readers.tensorflow.protobuf import message_classes
 
 ONE = b"\x00"  # no compression
 

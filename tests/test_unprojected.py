@@ -18,13 +18,15 @@ from test_verification import in_memory
 
 import mha_convert
 from mha_convert import conversion
-from mha_convert.datatypes import UnprojectedAttention, Variable
 from mha_convert.layers import survey
 from mha_convert.modules import AdditiveAttention, DotProductAttention, to_attn_mask
 from mha_convert.pipeline import explain_file
-from mha_convert.verification import unprojected, verify
-from mha_convert.verification.formula import Inputs
-from mha_convert.writers.torch_file import as_tensor
+from mha_convert.records.layer import UnprojectedAttention
+from mha_convert.records.source import Variable
+from mha_convert.targets.torch_file import as_tensor
+from mha_convert.verification import verify
+from mha_convert.verification.formulas import attention as unprojected
+from mha_convert.verification.formulas.multi_head_attention import Inputs
 
 LAYOUTS = ("mha", "linear", "qkv", "separate")
 ROOT = SHARED / "corpus" / "files"
@@ -123,7 +125,7 @@ def test_weights_alone_are_named(golden, tmp_path):
         source.write_bytes(archive.read("model.weights.h5"))
     findings = survey(mha_convert.read(source))
     assert not findings.layers
-    named = {item.name: item for item in findings.lookalikes}
+    named = {item.name: item for item in findings.not_converted}
     assert set(named) == {"attention", "additive_attention", "attention_1", "attention_2"}  # as in the .keras
     assert "has no variables here" in named["attention_1"].reason
     assert not any(item.blocking for item in named.values())

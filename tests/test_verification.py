@@ -9,18 +9,25 @@ from layer_cases import CASES, arrays_of, ids, make_layer
 
 import mha_convert
 from mha_convert.errors import VerificationError
+from mha_convert.targets import Target
+from mha_convert.targets.torch_file import as_tensor
 from mha_convert.verification import verify
 from mha_convert.verification.cases import cases
-from mha_convert.verification.formula import FLOAT32, FLOAT64, Inputs, arithmetic_effect, attention, rounding_effect
-from mha_convert.writers import StoredTarget
-from mha_convert.writers.torch_file import as_tensor
+from mha_convert.verification.formulas.multi_head_attention import (
+    FLOAT32,
+    FLOAT64,
+    Inputs,
+    arithmetic_effect,
+    attention,
+    rounding_effect,
+)
 
 LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
 
 
-def in_memory(tensors: dict[str, torch.Tensor]) -> StoredTarget:
+def in_memory(tensors: dict[str, torch.Tensor]) -> Target:
     """A target without a file."""
-    return StoredTarget(
+    return Target(
         path="memory",
         description=None,
         shapes={key: tuple(tensor.shape) for key, tensor in tensors.items()},
@@ -145,8 +152,8 @@ def test_other_keys_shapes_and_dtypes_are_caught(change):
         del tensors[key]
         expected = "missing layer.in_proj_bias"
     elif change == "surplus":
-        tensors["layer.more"] = tensors[key]
-        expected = "unexpected layer.more"
+        tensors["layer.beyond"] = tensors[key]
+        expected = "unexpected layer.beyond"
     elif change == "shape":
         tensors[key] = tensors[key][:-1]
         expected = r"'layer.in_proj_bias' is float32 \(23,\), expected float32 \(24,\)"

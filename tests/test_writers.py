@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import mha_convert
 from mha_convert.conversion import numpy_dtype
 from mha_convert.errors import WriteError
-from mha_convert.writers import draft
+from mha_convert.targets import draft
 
 
 def target_of(layer, path, **options):

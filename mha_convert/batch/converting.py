@@ -13,7 +13,7 @@ from threading import Event, Lock, Timer
 from typing import Any
 
 from .. import __version__
-from ..child import python
+from ..files.child import python
 from .files import state_of
 
 MODULE = "mha_convert.batch.worker"

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from ..locations import is_file, is_folder, is_remote, locate, open_binary, store_errors
+from ..files.locations import is_file, is_folder, is_remote, locate, open_binary, store_errors
 from .sources import INDEX
 
 CHUNK = 1 << 20

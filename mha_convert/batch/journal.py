@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import ReadError, WriteError, printable, reason
-from ..locations import (
+from ..files.locations import (
     StrPath,
     exists,
     is_endless,
@@ -23,7 +23,7 @@ from ..locations import (
     scratch_file,
     store_errors,
 )
-from ..small_files import lines_of
+from ..files.small_files import lines_of
 from .record import SourceReport, is_a_record
 
 NAME = "report.jsonl"

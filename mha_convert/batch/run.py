@@ -11,9 +11,9 @@ from typing import Any
 
 from .. import __version__
 from ..errors import LayoutError, ReadError, WriteError, printable
-from ..locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
+from ..files.locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
 from ..pipeline import without_suffix
-from ..writers import SUFFIXES, open_target
+from ..targets import SUFFIXES, open_target
 from .converting import convert_source, end_processes
 from .files import file_sha256, sha256_of, state_of
 from .journal import NAME, open_journal, read_report

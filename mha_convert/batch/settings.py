@@ -11,13 +11,13 @@ from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 
-from ..attention_rows import TABLE as ATTENTION
-from ..attention_rows import Attention, read_attention
 from ..errors import LayoutError, ReadError, printable, reason
-from ..locations import StrPath, is_file, is_link_out, is_remote, is_url, locate, open_binary, store_errors
-from ..renaming import TABLE as RENAME
-from ..renaming import read_renames
-from ..toml_file import read_toml
+from ..files.locations import StrPath, is_file, is_link_out, is_remote, is_url, locate, open_binary, store_errors
+from ..files.toml import read_toml
+from ..keys.renaming import TABLE as RENAME
+from ..keys.renaming import read_renames
+from ..layers.descriptions import TABLE as ATTENTION
+from ..layers.descriptions import Attention, read_attention
 from .files import stream_sha256
 
 Settings = dict[str, Any]

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import ReadError, reason
-from ..limits import LIST as LONGEST_LIST
-from ..locations import (
+from ..files.limits import LIST as LONGEST_LIST
+from ..files.locations import (
     STANDARD_INPUT,
     StrPath,
     exists,
@@ -22,7 +22,7 @@ from ..locations import (
     store_errors,
     without_query,
 )
-from ..small_files import read_small
+from ..files.small_files import read_small
 
 LIST = "@"
 MAGIC, URL_MAGIC = re.compile(r"[*?[]"), re.compile(r"[*[]")  # a question mark in a URL begins its query

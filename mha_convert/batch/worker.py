@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
-from ..hdf5.process import start
-from ..locations import is_remote, is_url, locate, open_binary
+from ..files.locations import is_remote, is_url, locate, open_binary
+from ..readers.hdf5.process import start
 from .files import forget_listings, sha256_of, state_of, stream_sha256
 from .record import FINISHED, Outcome, SourceReport
 from .settings import FILES
 
 if TYPE_CHECKING:
-    from ..datatypes import Comparison, Report
+    from ..records.proof import Comparison, Conversion
 
 IDLE = 60  # seconds; then the process ends, and a new one is started for the next task
 RESET_PEAK = "5"
@@ -139,7 +139,7 @@ def failed(outcome: Outcome, kind: str, message: str) -> dict[str, Any]:
     return {"outcome": outcome, "error": {"kind": kind, "message": printable(message, LONGEST)}}
 
 
-def converted(report: "Report") -> dict[str, Any]:
+def converted(report: "Conversion") -> dict[str, Any]:
     """The record's fields of a conversion."""
     from ..words.conversion import plan_as_json
     from ..words.inspection import lookalike_as_json, variable_counts
@@ -155,7 +155,7 @@ def converted(report: "Report") -> dict[str, Any]:
         "layers": [{name: layer[name] for name in LAYER_FACTS} for layer in layers],
         "proof": worst(report.comparisons),
         "variables": {heading: found["count"] for heading, found in counts.items()},
-        "not_converted": [lookalike_as_json(item) for item in report.lookalikes],
+        "not_converted": [lookalike_as_json(item) for item in report.not_converted],
         "notes": list(report.notes),
         "target_sha256": target_sha256(report.target),
     }

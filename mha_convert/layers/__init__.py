@@ -1,6 +1,6 @@
 """What in a checkpoint is attention? A layer type is one module with ``match(group, ancestors)``.
 
-``match`` returns an ``AttentionLayer``, an ``UnprojectedAttention``, a ``Lookalike`` (attention of a kind that is named
+``match`` returns an ``AttentionLayer``, an ``UnprojectedAttention``, a ``NotConverted`` (attention of a kind that is named
 and not converted), or None. Types are asked in order; the first answer counts.
 """
 
@@ -9,23 +9,32 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ..datatypes import AnyAttention, AttentionLayer, AttentionRow, Checkpoint, Group, Layer, Lookalike, PlainLayer
 from ..errors import LayerError, listed, printable
+from ..records.layer import AnyAttention, AttentionLayer, AttentionRow, Layer, NotConverted, PlainLayer
+from ..records.source import Checkpoint, Group
+from . import (
+    attention as unprojected,
+)
 from . import (
     companions,
-    hand_written,
-    hand_written_rows,
     layer_normalization,
     multi_head_attention,
-    unclear,
-    unprojected,
+)
+from . import (
+    described as hand_written,
+)
+from . import (
+    described_kernels as hand_written_rows,
+)
+from . import (
+    suspects as unclear,
 )
 
 
 class LayerType(Protocol):
     """What a layer type module offers."""
 
-    def match(self, group: Group, ancestors: tuple[Group, ...]) -> AnyAttention | Lookalike | None:
+    def match(self, group: Group, ancestors: tuple[Group, ...]) -> AnyAttention | NotConverted | None:
         """The layer in ``group``, if it is of this type."""
 
 
@@ -44,9 +53,9 @@ class Findings:
     """
 
     layers: tuple[AnyAttention, ...]
-    lookalikes: tuple[Lookalike, ...]
+    not_converted: tuple[NotConverted, ...]
     companions: tuple[PlainLayer, ...] = ()
-    unfit: tuple[Lookalike, ...] = ()
+    unfit: tuple[NotConverted, ...] = ()
 
 
 def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tuple[AnyAttention, ...]:
@@ -71,7 +80,7 @@ def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tu
 
 
 def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Findings:
-    """``find_layers``, and what was passed over: each ``Lookalike`` with its reason.
+    """``find_layers``, and what was passed over: each ``NotConverted`` with its reason.
 
     Raises:
         LayerError: the arrays of a layer contradict its configuration, or a row does not fit the file.
@@ -87,17 +96,17 @@ def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Finding
             named |= left
     layers = [finished.get(id(layer), layer) for layer in layers]
     layers = merged(layers) if checkpoint.repeats_shared_layers else layers
-    lookalikes = tuple(item for item in found if isinstance(item, Lookalike) and not is_told(item, taken, named))
+    not_converted = tuple(item for item in found if isinstance(item, NotConverted) and not is_told(item, taken, named))
     others = list(companions.find(checkpoint.root, COMPANIONS))
     return Findings(
         with_unique_names(layers),
-        lookalikes,
+        not_converted,
         with_unique_names([item for item in others if isinstance(item, PlainLayer)]),
-        tuple(item for item in others if isinstance(item, Lookalike)),
+        tuple(item for item in others if isinstance(item, NotConverted)),
     )
 
 
-def is_told(item: Lookalike, taken: Set[str], named: Set[str]) -> bool:
+def is_told(item: NotConverted, taken: Set[str], named: Set[str]) -> bool:
     """Whether some kernels of it are converted, and a caution of their layer names the others."""
     kernels = {variable.path for variable in item.variables if len(variable.shape) > 1}
     return bool(kernels & taken) and kernels <= taken | named
@@ -116,11 +125,13 @@ def told_once(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def visit(
     group: Group, ancestors: tuple[Group, ...], told: Mapping[int, list[AttentionLayer]]
-) -> list[AnyAttention | Lookalike]:
+) -> list[AnyAttention | NotConverted]:
     """Findings at and below ``group``, in order; what is no attention layer itself may hold one."""
     own = told.get(id(group), [])
     matches = (layer_type.match(group, ancestors) for layer_type in LAYER_TYPES)
-    found: AnyAttention | Lookalike | None = next((match for match in matches if match is not None and not own), None)
+    found: AnyAttention | NotConverted | None = next(
+        (match for match in matches if match is not None and not own), None
+    )
     below = [item for child in group.children.values() for item in visit(child, (*ancestors, group), told)]
     if own:
         return [*own, *below]

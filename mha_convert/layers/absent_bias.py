@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ..datatypes import Array, Variable
+from ..records.source import Array, Variable
 
 KEY_CAUTION = (
     "its key has no bias (as in Whisper), and zeros are put in its place, which the ledger counts as parameters; "

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..datatypes import Group, Lookalike, PlainLayer, Variable
 from ..errors import printable
+from ..records.layer import NotConverted, PlainLayer
+from ..records.source import Group, Variable
 from .multi_head_attention import compute_dtype
 from .settings import Setting, read_settings
 
@@ -48,8 +49,8 @@ class Companion:
     faults: Callable[[PlainLayer, Group], Iterable[str]] = field(default=lambda layer, group: ())
     cautions: Callable[[PlainLayer, Group], Iterable[str]] = field(default=lambda layer, group: ())
 
-    def match(self, group: Group) -> PlainLayer | Lookalike | None:
-        """The layer in ``group``; a ``Lookalike`` with the reason where it cannot be converted; None for all else."""
+    def match(self, group: Group) -> PlainLayer | NotConverted | None:
+        """The layer in ``group``; a ``NotConverted`` with the reason where it cannot be converted; None else."""
         config = group.config
         if config is None or config.class_name != self.kind or config.is_own:
             return None
@@ -70,15 +71,15 @@ class Companion:
             settings=settings,
             class_name=config.title,
             compute_dtype=compute_dtype(config.settings.get("dtype")),
-            assumed=group.doubt,
+            doubt=group.doubt,
         )
         problems = list(self.faults(layer, group))
         return named(group, self.kind, problems) if problems else with_cautions(layer, self.cautions(layer, group))
 
 
-def named(group: Group, kind: str, problems: list[str]) -> Lookalike:
+def named(group: Group, kind: str, problems: list[str]) -> NotConverted:
     """One that is not converted, and blocks nothing: it was not asked for."""
-    return Lookalike(
+    return NotConverted(
         name=group.name,
         kind=kind,
         reason="; ".join(problems),
@@ -103,7 +104,7 @@ def by_role(roles: list[str], group: Group) -> dict[str, Variable] | None:
     return None
 
 
-def find(root: Group, rows: Iterable[Companion]) -> Iterator[PlainLayer | Lookalike]:
+def find(root: Group, rows: Iterable[Companion]) -> Iterator[PlainLayer | NotConverted]:
     """Every layer of these kinds, in the file's order."""
     kinds = {row.kind: row for row in rows}
     for group in root.walk():

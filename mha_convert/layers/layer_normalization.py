@@ -6,7 +6,8 @@ https://keras.io/api/layers/normalization_layers/layer_normalization/
 from collections.abc import Iterator
 from typing import Any
 
-from ..datatypes import Group, PlainLayer
+from ..records.layer import PlainLayer
+from ..records.source import Group
 from .companions import Companion, Role
 from .settings import Setting, is_axes, is_positive, switch
 

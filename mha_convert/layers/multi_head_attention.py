@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..datatypes import AttentionLayer, Group, LayerConfig, Lookalike, Projection, Variable
 from ..errors import LayerError, printable
+from ..records.layer import AttentionLayer, NotConverted, Projection
+from ..records.source import Group, LayerConfig, Variable
 from .absent_bias import KEY_CAUTION, no_bias
+from .attention_kernels import Restoration, restore
 from .other_mathematics import NEXT_STEP, computes_more
-from .stored_kernels import Restoration, restore
 
 # Sub-layer names: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
 ROLES = {
@@ -52,8 +53,8 @@ CONFIG_SIZES = {
 }
 
 
-def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookalike | None:
-    """The layer in ``group``; a ``Lookalike`` where it cannot be described exactly; None where it is none.
+def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | NotConverted | None:
+    """The layer in ``group``; a ``NotConverted`` where it cannot be described exactly; None where it is none.
 
     Raises:
         LayerError: the configuration contradicts the shapes of the arrays.
@@ -71,7 +72,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     if problem:
         reason, next_step = problem
         inside = tuple(variable for part in group.walk() for variable in part.variables.values())
-        return Lookalike(
+        return NotConverted(
             name=group.name, kind=kind, reason=reason, next_step=next_step, blocking=True, variables=inside
         )
     if found.projections["key"].kernel.shape[1] != found.projections["query"].kernel.shape[1]:
@@ -81,7 +82,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookal
     return layer
 
 
-def without_kernels(group: Group) -> Lookalike | None:
+def without_kernels(group: Group) -> NotConverted | None:
     """What is Keras' own class by its configuration, and holds no kernels, or one alone; None for all else."""
     config = group.config
     if config is None or config.is_own or config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES:
@@ -92,7 +93,7 @@ def without_kernels(group: Group) -> Lookalike | None:
     held = "one kernel" if kernels else "no kernel"
     reason = f"it is {printable(config.title)} by its configuration, and the file holds {held} of it"
     next_step = "Save the model again; this file lost weights, or was put together from two models"
-    return Lookalike(name=group.name, kind=MHA, reason=reason, next_step=next_step, blocking=True, variables=())
+    return NotConverted(name=group.name, kind=MHA, reason=reason, next_step=next_step, blocking=True, variables=())
 
 
 def known_children() -> set[str]:
@@ -230,8 +231,8 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
             *found.cautions,
             *([group.doubt] if group.doubt else []),
         ),
-        assumed=group.doubt or found.assumed,
-        more=more or next(subclass_caution(config), None),
+        doubt=group.doubt or found.doubt,
+        beyond=more or next(subclass_caution(config), None),
     )
 
 

@@ -7,8 +7,8 @@ KerasHub and Keras-CV families are a table.
 
 from collections.abc import Iterator
 
-from ..datatypes import Group
 from ..errors import printable
+from ..records.source import Group
 
 ROTARY, RELATIVE, ALIBI = "rotary position embeddings", "relative position scores", "ALiBi biases"
 # Beginning of the class or group name of a KerasHub layer or model, and what its attention adds.

@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ..datatypes import AttentionLayer, Layer, LayerPlan, Plan
 from ..errors import LayoutError, printable
-from ..shell import option
-from . import layer_normalization, linear, mha, qkv, separate, unprojected
-from ._patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
-from ._refusals import Refusal
+from ..files.shell import option
+from ..records.layer import AttentionLayer, Layer
+from ..records.plan import LayerPlan, Plan
+from . import attention as unprojected
+from . import layer_normalization, linear, mha, qkv
+from . import names as separate
+from .patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
+from .refusals import Refusal
 
 __all__ = [
     "BIAS",

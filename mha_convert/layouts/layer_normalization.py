@@ -3,7 +3,8 @@
 https://docs.pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html
 """
 
-from ..datatypes import LayerPlan, ModuleSpec, Piece, PlainLayer, Rule
+from ..records.layer import PlainLayer
+from ..records.plan import LayerPlan, ModuleSpec, Piece, Rule
 
 AS_IT_IS = "... -> ..."
 WEIGHT, BIAS = Rule("weight", (Piece("gamma", AS_IT_IS),)), Rule("bias", (Piece("beta", AS_IT_IS),))

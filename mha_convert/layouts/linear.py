@@ -3,8 +3,9 @@
 Every number is moved; a scale that a user gave (``AttentionLayer.scale``) is carried by the query's.
 """
 
-from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import (
+from ..records.layer import AttentionLayer
+from ..records.plan import LayerPlan, ModuleSpec, Piece, Rule
+from .patterns import (
     BIAS,
     KEY,
     KEY_BIAS,
@@ -17,7 +18,7 @@ from ._patterns import (
     WEIGHT,
     with_factor,
 )
-from ._refusals import UNKNOWN_AXES, Refusal
+from .refusals import UNKNOWN_AXES, Refusal
 
 NAME = "linear"
 REFUSALS: tuple[Refusal, ...] = UNKNOWN_AXES

@@ -11,8 +11,9 @@ https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import (
+from ..records.layer import AttentionLayer
+from ..records.plan import LayerPlan, ModuleSpec, Piece, Rule
+from .patterns import (
     KEY,
     KEY_BIAS,
     OUTPUT,
@@ -24,7 +25,7 @@ from ._patterns import (
     VALUE,
     VALUE_BIAS,
 )
-from ._refusals import GATED, UNKNOWN_AXES, WINDOWED, Refusal
+from .refusals import GATED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "mha"
 PLACEMENTS = ("projected", "drop-in")
@@ -56,7 +57,7 @@ class Placement:
     output_outside: bool
     packed: bool
     attention_axes: tuple[int, ...] | None = None
-    fits: str | None = None
+    misfit: str | None = None
 
     @property
     def wrapped(self) -> bool:
@@ -65,18 +66,18 @@ class Placement:
 
 
 def place(layer: AttentionLayer, placement: str) -> Placement:
-    """The sizes and places; ``fits`` says why ``drop-in`` was not possible."""
+    """The sizes and places; ``misfit`` says why ``drop-in`` was not possible."""
     needed = max(layer.key_dim, layer.value_dim)
     features, heads = layer.query_features, layer.num_heads
-    head_size, fits = needed, None
+    head_size, misfit = needed, None
     axes = None if (layer.attended_axes, layer.rank) == (TIME_AXIS, 3) else layer.attended_axes
     if placement == "drop-in" and axes is not None:
-        placement, fits = "projected", f"drop-in does not fit: it attends over axes {axes}; projected instead"
+        placement, misfit = "projected", f"drop-in does not fit: it attends over axes {axes}; projected instead"
     if placement == "drop-in":
         if features % heads == 0 and features // heads >= needed:
             head_size = features // heads
         else:
-            placement, fits = (
+            placement, misfit = (
                 "projected",
                 f"drop-in does not fit: width {features} is not {heads} heads of {needed} or more; projected instead",
             )
@@ -89,7 +90,7 @@ def place(layer: AttentionLayer, placement: str) -> Placement:
         output_outside=layer.output_shape != (embed_dim,),
         packed=layer.key_features == layer.value_features == embed_dim,
         attention_axes=axes,
-        fits=fits,
+        misfit=misfit,
     )
 
 
@@ -102,7 +103,7 @@ def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
         placement=placed.name,
         rules=tuple(filled(rule, layer, placed) for rule in rules(layer, placed)),
         module=module(layer, placed),
-        fits=placed.fits,
+        misfit=placed.misfit,
     )
 
 

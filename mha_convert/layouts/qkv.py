@@ -3,9 +3,20 @@
 https://github.com/huggingface/pytorch-image-models/blob/main/timm/layers/attention.py
 """
 
-from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Rule
-from ._patterns import KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, QUERY, QUERY_BIAS, VALUE, VALUE_BIAS, with_factor
-from ._refusals import GATED, GROUPED, REORDERED, UNKNOWN_AXES, WINDOWED, Refusal
+from ..records.layer import AttentionLayer
+from ..records.plan import LayerPlan, ModuleSpec, Rule
+from .patterns import (
+    KEY,
+    KEY_BIAS,
+    OUTPUT,
+    OUTPUT_BIAS_PIECE,
+    QUERY,
+    QUERY_BIAS,
+    VALUE,
+    VALUE_BIAS,
+    with_factor,
+)
+from .refusals import GATED, GROUPED, REORDERED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "qkv"
 OTHERWISE = "Give --layout linear, which takes any sizes"

@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ..datatypes import Checkpoint
 from ..errors import ReadError, reason
-from ..limits import trusting
-from ..locations import (
+from ..files.limits import trusting
+from ..files.locations import (
     CONFIG,
     SOURCE,
     STANDARD_INPUT,
@@ -23,9 +22,18 @@ from ..locations import (
     store_errors,
     watching,
 )
-from . import keras_folder, keras_zip, legacy_hdf5, saved_model, sharded, tf_checkpoint, weights_hdf5
-from ._config import Json, read_architecture
+from ..records.source import Checkpoint
+from . import (
+    keras_folder,
+    keras_zip,
+    legacy_hdf5,
+    saved_model,
+    sharded,
+    tf_checkpoint,
+    weights_hdf5,
+)
 from .impostors import recognise
+from .keras3.model_config import Json, read_architecture
 
 
 class Reader(Protocol):

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import printable
-from ..limits import ARCHIVE, MEMBERS
-from ..locations import is_file, open_binary
-from ..shell import command
+from ..files.limits import ARCHIVE, MEMBERS
+from ..files.locations import is_file, open_binary
+from ..files.shell import command
 
 MODEL_ENDINGS = (".keras", ".h5", ".hdf5", ".weights.json")
 ENOUGH = 512  # bytes of an index of TensorFlow.js

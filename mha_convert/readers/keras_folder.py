@@ -7,13 +7,13 @@ KerasHub (and KerasNLP) as a preset, ``save_to_preset(folder)``.
 from dataclasses import replace
 from pathlib import Path
 
-from ..datatypes import Checkpoint
-from ..locations import is_file, store_errors
-from ._config import Json, checked_model, json_file, parse_json, refuse_architecture
-from ._hdf5 import Hdf5Image
-from ._links import refuse_links_out
-from ._v3_layout import read_weights
+from ..files.locations import is_file, store_errors
+from ..records.source import Checkpoint
+from .hdf5.image import Hdf5Image
+from .keras3.model_config import Json, checked_model, json_file, parse_json, refuse_architecture
+from .keras3.weights_tree import read_weights
 from .keras_zip import CONFIG, METADATA, WEIGHTS
+from .links import refuse_links_out
 from .sharded import check_shards, shards_of
 
 FORMAT, PRESET = "keras-folder", "preset"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from ..datatypes import Checkpoint
 from ..errors import ReadError, printable, reason
-from ..limits import limits, way_on
-from ..locations import SMALL, is_remote, open_binary
-from ._config import Json, checked_model, parse_json, refuse_architecture
-from ._deflated import Deflated
-from ._hdf5 import Hdf5Image
-from ._v3_layout import read_weights
+from ..files.limits import limits, way_on
+from ..files.locations import SMALL, is_remote, open_binary
+from ..records.source import Checkpoint
+from .hdf5.deflated import Deflated
+from .hdf5.image import Hdf5Image
+from .keras3.model_config import Json, checked_model, parse_json, refuse_architecture
+from .keras3.weights_tree import read_weights
 
 FORMAT = "keras"
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..datatypes import Checkpoint, Group, LayerConfig, Variable
 from ..errors import ReadError, printable
-from ._config import (
+from ..records.source import Checkpoint, Group, LayerConfig, Variable
+from .hdf5.image import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
+from .keras3.model_config import (
     Json,
     check_fits,
     check_holds_attention,
@@ -30,9 +31,8 @@ from ._config import (
     version_of,
     with_weightless_attention,
 )
-from ._hdf5 import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
-from ._order import Listed, exchanged_weights, listed_otherwise, nested_otherwise, refuse_or_tell
-from ._tree import Node
+from .order import Listed, exchanged_weights, listed_otherwise, nested_otherwise, refuse_or_tell
+from .tree import Node
 
 WHOLE_MODEL, WEIGHTS_ONLY = "h5", "h5-weights"
 OPTIMIZER = "optimizer_weights"

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..datatypes import KERAS_MODULES, Array, Checkpoint, Group, LayerConfig, Variable
 from ..errors import LayerError, printable
-from ._config import layer_config
+from ..records.source import KERAS_MODULES, Array, Checkpoint, Group, LayerConfig, Variable
+from .keras3.model_config import layer_config
 
 WORD = "Attention"  # in the name of every attention class of Keras
 

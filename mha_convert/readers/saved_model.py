@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..datatypes import Checkpoint
 from ..errors import ReadError
-from ..limits import PROTOBUF
-from ..locations import fetch, is_file, size_of
-from ._bundle import open_bundle
-from ._config import (
+from ..files.limits import PROTOBUF
+from ..files.locations import fetch, is_file, size_of
+from ..records.source import Checkpoint
+from .keras3.losses import lost_by_optimizer
+from .keras3.model_config import (
     Json,
     check_fits,
     hidden_masks,
@@ -26,12 +26,12 @@ from ._config import (
     version_of,
     with_weightless_attention,
 )
-from ._graph_names import Namer
-from ._links import refuse_links_out
-from ._listed_variables import Names
-from ._losses import lost_by_optimizer
-from ._object_graph import Object, arrange, read_objects
-from ._protobuf import parse
+from .links import refuse_links_out
+from .tensorflow.bundle import open_bundle
+from .tensorflow.graph_names import Namer
+from .tensorflow.listed_variables import Names
+from .tensorflow.object_graph import Object, arrange, read_objects
+from .tensorflow.protobuf import parse
 from .tf_checkpoint import has_index
 
 FORMAT = "saved-model"

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..datatypes import Checkpoint
 from ..errors import ReadError, printable
-from ..locations import is_file
-from ._config import Json, json_file, mapping, parse_json
-from ._hdf5 import Hdf5Image
-from ._links import refuse_links_out
-from ._v3_layout import read_weights
+from ..files.locations import is_file
+from ..records.source import Checkpoint
+from .hdf5.image import Hdf5Image
+from .keras3.model_config import Json, json_file, mapping, parse_json
+from .keras3.weights_tree import read_weights
+from .links import refuse_links_out
 
 FORMAT = "sharded"
 INDEX_END = ".weights.json"

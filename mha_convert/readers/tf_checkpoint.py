@@ -7,15 +7,15 @@ https://www.tensorflow.org/guide/checkpoint
 import re
 from pathlib import Path
 
-from ..datatypes import Checkpoint
 from ..errors import ReadError, printable
-from ..limits import STATE
-from ..locations import is_file, store_errors
-from ._bundle import INDEX_END, Bundle, is_table, open_bundle
-from ._config import Json, check_fits, with_weightless_attention
-from ._graph_names import Namer
-from ._losses import lost_by_optimizer
-from ._object_graph import KERAS_3, Object, arrange, read_objects
+from ..files.limits import STATE
+from ..files.locations import is_file, store_errors
+from ..records.source import Checkpoint
+from .keras3.losses import lost_by_optimizer
+from .keras3.model_config import Json, check_fits, with_weightless_attention
+from .tensorflow.bundle import INDEX_END, Bundle, is_table, open_bundle
+from .tensorflow.graph_names import Namer
+from .tensorflow.object_graph import KERAS_3, Object, arrange, read_objects
 
 FORMAT = "tf-checkpoint"
 STATE_FILE = "checkpoint"

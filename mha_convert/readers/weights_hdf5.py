@@ -6,12 +6,12 @@ They hold no configuration; that may come from a JSON beside them.
 import re
 from pathlib import Path
 
-from ..datatypes import Checkpoint
 from ..errors import ReadError, printable
-from ..locations import is_file
-from ._config import Json
-from ._hdf5 import MAGIC, Hdf5Image
-from ._v3_layout import is_v3, read_weights
+from ..files.locations import is_file
+from ..records.source import Checkpoint
+from .hdf5.image import MAGIC, Hdf5Image
+from .keras3.model_config import Json
+from .keras3.weights_tree import is_v3, read_weights
 from .sharded import INDEX_END
 
 FORMAT = "weights.h5"

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import conversion
-from ..datatypes import Array, Comparison, Layer, LayerPlan, Ledger, Plan, Rule, StoredTensor
 from ..errors import VerificationError, printable
-from ..writers import StoredTarget
-from .formula import holds_exactly
+from ..records.layer import Layer
+from ..records.plan import LayerPlan, Plan, Rule
+from ..records.proof import CheckedTensor, Comparison, Ledger
+from ..records.source import Array
+from ..targets import Target
+from .formulas.multi_head_attention import holds_exactly
 from .genuine_keras import GenuineKeras
 from .kinds import OF_KIND
 from .mathematics import Mathematics, Values
@@ -40,12 +43,12 @@ class Proof:
     """What was measured; its making raises where anything differs."""
 
     reference: str
-    stored: tuple[StoredTensor, ...]
+    stored: tuple[CheckedTensor, ...]
     comparisons: tuple[Comparison, ...]
     ledgers: Mapping[str, Ledger]
 
 
-def verify(plan: Plan, target: StoredTarget, *, reference: str = "numpy", on_progress: Progress | None = None) -> Proof:
+def verify(plan: Plan, target: Target, *, reference: str = "numpy", on_progress: Progress | None = None) -> Proof:
     """Prove that ``target`` is what ``plan`` makes of its source, and that PyTorch computes with it what Keras does.
 
     Args:
@@ -62,7 +65,7 @@ def verify(plan: Plan, target: StoredTarget, *, reference: str = "numpy", on_pro
     if not plan.layers:
         raise VerificationError(f"{target.path}: no layer is to be proven, which proves nothing. Convert again.")
     check_keys(plan, target)
-    stored: list[StoredTensor] = []
+    stored: list[CheckedTensor] = []
     comparisons: list[Comparison] = []
     ledgers: dict[str, Ledger] = {}
     with ExitStack() as stack:
@@ -81,7 +84,7 @@ def verify(plan: Plan, target: StoredTarget, *, reference: str = "numpy", on_pro
     return Proof(reference=name, stored=tuple(stored), comparisons=tuple(comparisons), ledgers=ledgers)
 
 
-def check_keys(plan: Plan, target: StoredTarget) -> None:
+def check_keys(plan: Plan, target: Target) -> None:
     """The target holds the plan's tensors, in their shapes and dtypes, and nothing else."""
     expected = {tensor.key: tensor for tensor in conversion.convert(plan)}
     missing, surplus = expected.keys() - target.shapes.keys(), target.shapes.keys() - expected.keys()
@@ -118,11 +121,11 @@ class LayerProof:
     arrays: Mapping[str, Array]
     exact: Mapping[str, Array]
     found: Mapping[str, "torch.Tensor"]
-    stored: tuple[StoredTensor, ...]
+    stored: tuple[CheckedTensor, ...]
     rounded: Mapping[str, str]
 
     @classmethod
-    def begin(cls, item: LayerPlan, plan: Plan, target: StoredTarget) -> "LayerProof":
+    def begin(cls, item: LayerPlan, plan: Plan, target: Target) -> "LayerProof":
         """Read both files again and make the bit-for-bit statement."""
         arrays = source_arrays(item.layer, alone=len(plan.layers) == 1)
         dtype = plan.dtype or item.layer.dtype
@@ -143,7 +146,7 @@ class LayerProof:
 
     def comparisons(self, keras: GenuineKeras | None) -> Iterator[Comparison]:
         """Every measured difference."""
-        from ..writers.torch_file import as_tensor
+        from ..targets.torch_file import as_tensor
 
         layer, maths = self.item.layer, OF_KIND[self.item.layer.kind]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -246,7 +249,7 @@ def rounded_arrays(item: LayerPlan, dtype: str) -> dict[str, str]:
     }
 
 
-def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str) -> StoredTensor:
+def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str) -> CheckedTensor:
     """The stored tensor is the float64 conversion, rounded once: every bit, block by block."""
     import torch
 
@@ -272,7 +275,7 @@ def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str)
             f"{different} of {actual.size} numbers, first at {list(index)}: {float(found[index]):.9g}, "
             f"expected {first[1]:.9g}. Do not use this target; convert again."
         )
-    return StoredTensor(
+    return CheckedTensor(
         layer=item.layer.name, key=item.key(rule.target), dtype=dtype, rounded=rounded, vanished=vanished
     )
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..datatypes import Array, AttentionLayer, UnprojectedAttention
+from ..records.layer import AttentionLayer, UnprojectedAttention
+from ..records.source import Array
 from .cases import TIME_AXIS, Case, apart, together
-from .formula import FLOAT64, Result
+from .formulas.multi_head_attention import FLOAT64, Result
 from .genuine_keras import Request
 from .pytorch import run
 

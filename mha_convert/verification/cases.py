@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..datatypes import Array, AttentionLayer
-from .formula import Inputs, Result, projected, raw_scores
+from ..records.layer import AttentionLayer
+from ..records.source import Array
+from .formulas.multi_head_attention import Inputs, Result, projected, raw_scores
 
 SEED = 20260
 BATCH = 2

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..child import python
-from ..datatypes import Array, Layer
 from ..errors import VerificationError, printable
+from ..files.child import python
+from ..records.layer import Layer
+from ..records.source import Array
 
 INSTALL = "Install it with `pip install keras tensorflow`, or take --reference numpy"
 

@@ -7,9 +7,12 @@ how far rounding can move that, and how PyTorch's module and genuine Keras are c
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..datatypes import Array
-from . import attention_calls, cases, formula, layer_normalization, unprojected
-from .formula import FLOAT32, FLOAT64
+from ..records.source import Array
+from . import attention_calls, cases
+from .formulas import attention as unprojected
+from .formulas import layer_normalization
+from .formulas import multi_head_attention as formula
+from .formulas.multi_head_attention import FLOAT32, FLOAT64
 from .genuine_keras import Request
 from .mathematics import Mathematics
 

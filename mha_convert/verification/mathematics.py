@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..datatypes import Array
+from ..records.source import Array
 from .genuine_keras import Request
 
 Values = Mapping[str, Array]  # what one call returns, by name

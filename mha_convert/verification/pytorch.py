@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..datatypes import Array, ModuleSpec
-from ..loading import build_module
+from ..records.plan import ModuleSpec
+from ..records.source import Array
+from ..targets.loading import build_module
 from .cases import Case
-from .formula import Result
+from .formulas.multi_head_attention import Result
 
 if TYPE_CHECKING:
     import torch

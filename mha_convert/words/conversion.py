@@ -1,23 +1,15 @@
-"""What ``convert``, ``verify`` and their kin say: a ``Report``, an alignment or keys to text and JSON."""
+"""What ``convert``, ``verify`` and their kin say: a ``Conversion``, an alignment or keys to text and JSON."""
 
 from dataclasses import asdict
 from itertools import takewhile
 from typing import Any
 
 from ..conversion import describe, source_variable
-from ..datatypes import (
-    Alignment,
-    Checkpoint,
-    LayerPlan,
-    Ledger,
-    Pair,
-    Piece,
-    Plan,
-    Report,
-    Rule,
-)
 from ..errors import listed, printable
-from ..shell import command
+from ..files.shell import command
+from ..records.plan import Alignment, LayerPlan, Pair, Piece, Plan, Rule
+from ..records.proof import Conversion, Ledger
+from ..records.source import Checkpoint
 from .inspection import (
     HEADINGS,
     cost_note,
@@ -31,13 +23,13 @@ from .kinds import OF_KIND
 from .table import Document, Table
 
 
-def report_as_text(report: Report) -> Document:
+def report_as_text(report: Conversion) -> Document:
     """What ``convert`` and ``verify`` say."""
     parts: list[str | Table] = [f"{title(report.source)} → {report.target}", "", plan_table(report), ""]
     parts += proof_lines(report)
     parts.append(ledger_line(report))
     parts.append(rest_line(report))
-    parts += [f"Not converted: {lookalike_line(item)}" for item in report.lookalikes]
+    parts += [f"Not converted: {lookalike_line(item)}" for item in report.not_converted]
     parts += [f"Note: {note}" for note in report.notes]
     parts += cost_lines(report)
     more = command("mha-convert explain", report.source.path)
@@ -45,7 +37,7 @@ def report_as_text(report: Report) -> Document:
     return parts
 
 
-def plan_table(report: Report) -> Table:
+def plan_table(report: Conversion) -> Table:
     """One row per converted layer."""
     headings = ("layer", "module", "keys", "parameters", "added")
     return Table(headings, tuple(plan_row(item, report.ledgers[item.layer.name]) for item in report.plan.layers))
@@ -73,7 +65,7 @@ def common_prefix(item: LayerPlan) -> str:
 SCORES = "scores"  # of attention alone
 
 
-def proof_lines(report: Report) -> list[str]:
+def proof_lines(report: Conversion) -> list[str]:
     """The two statements of the proof."""
     if report.reference is None:
         return ["NOT PROVEN: --reference none was given. Check it with `mha-convert verify`."]
@@ -106,7 +98,7 @@ def proof_lines(report: Report) -> list[str]:
     return lines
 
 
-def as_described(report: Report) -> str:
+def as_described(report: Conversion) -> str:
     """Of layers that rows of ``--attention`` describe, the words for what a proof of them is worth."""
     names = report.described
     if not names:
@@ -116,7 +108,7 @@ def as_described(report: Report) -> str:
     return f" ({listed(names, 4)} as --attention describes {'them' if len(names) > 1 else 'it'})"
 
 
-def ledger_line(report: Report) -> str:
+def ledger_line(report: Conversion) -> str:
     """Parameters in and out."""
     total = {name: sum(getattr(entry, name) for entry in report.ledgers.values()) for name in Ledger.__slots__}
     extra = [f"{total[name]:,} {name}" for name in ("repeated", "padding", "identity") if total[name]]
@@ -130,14 +122,14 @@ def ledger_line(report: Report) -> str:
 OTHERS = {heading: words for heading, words in HEADINGS.items() if heading not in ("attention", "copy")}
 
 
-def rest_line(report: Report) -> str:
+def rest_line(report: Conversion) -> str:
     """What of the file is not in the target."""
     counts = variable_counts(report.source, [item.layer for item in report.plan.layers])
     left = [f"{counts[heading]['count']} {name}" for heading, name in OTHERS.items() if counts[heading]["count"]]
     return f"Variables not in the target: {', '.join(left)}." if left else "Nothing else is in the file."
 
 
-def cost_lines(report: Report) -> list[str]:
+def cost_lines(report: Conversion) -> list[str]:
     """A word where what is added outweighs the layers themselves."""
     entries = report.ledgers.values()
     added = sum(entry.repeated + entry.padding + entry.identity for entry in entries)
@@ -236,7 +228,7 @@ def source_path(piece: Piece, item: LayerPlan) -> str:
     return piece.made or source_variable(piece, item).path
 
 
-def report_as_json(report: Report) -> dict[str, Any]:
+def report_as_json(report: Conversion) -> dict[str, Any]:
     """The stable form of ``convert --json`` and ``verify --json``; every variable of the file is listed."""
     sorted_ = sort_variables(report.source, [item.layer for item in report.plan.layers])
     return {
@@ -255,7 +247,7 @@ def report_as_json(report: Report) -> dict[str, Any]:
         "comparisons": [asdict(comparison) | {"passed": comparison.passed} for comparison in report.comparisons],
         "stored": [asdict(tensor) for tensor in report.stored],
         "variables": {heading: [variable.path for variable in found] for heading, found in sorted_.items()},
-        "not_converted": [lookalike_as_json(item) for item in report.lookalikes],
+        "not_converted": [lookalike_as_json(item) for item in report.not_converted],
         "notes": list(report.notes),
     }
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..datatypes import LayerPlan
 from ..errors import printable
+from ..records.plan import LayerPlan
 from .kinds import OF_KIND
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import layouts
-from ..datatypes import Checkpoint, Layer, Lookalike, Variable
 from ..errors import printable
 from ..layers import Findings, told_once
+from ..records.layer import Layer, NotConverted
+from ..records.source import Checkpoint, Variable
 from .kinds import OF_KIND, SECTIONS, by_section
 from .table import Document, Table
 
@@ -29,13 +30,13 @@ def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
     for number, layers in enumerate(filter(None, by_section(everything(findings)).values())):
         parts += [""] if number else []
         parts += OF_KIND[layers[0].kind].table(layers)
-    parts += [f"Not converted: {lookalike_line(item)}" for item in (*findings.lookalikes, *findings.unfit)]
+    parts += [f"Not converted: {lookalike_line(item)}" for item in (*findings.not_converted, *findings.unfit)]
     parts += [
         f"Not converted: layer '{printable(layer.name)}' {refusal.text(layer)}. {refusal.next_step}."
         for layer in findings.layers
         for refusal in layouts.refusals(layer, "mha")
     ]
-    if not findings.layers and not any(item.blocking for item in findings.lookalikes):
+    if not findings.layers and not any(item.blocking for item in findings.not_converted):
         parts.append("No attention with weights of its own in this file.")
     parts.append(variables_line(checkpoint, findings))
     parts += [f"Note: {note}" for note in notes(checkpoint, findings)]
@@ -97,7 +98,7 @@ def unknown_line(checkpoint: Checkpoint) -> list[str]:
     return [f"Not in this file: {', '.join(facts)}."] if facts else []
 
 
-def lookalike_line(item: Lookalike) -> str:
+def lookalike_line(item: NotConverted) -> str:
     """Name, kind, reason and next step."""
     return f"'{printable(item.name)}' ({item.kind}): {item.reason}. {item.next_step}."
 
@@ -158,13 +159,13 @@ def inspection_as_json(checkpoint: Checkpoint, findings: Findings) -> dict[str, 
         "backend": checkpoint.backend,
         "unknown": unknown(checkpoint),
         **{name: [OF_KIND[layer.kind].as_json(layer) for layer in sections[name]] for name in SECTIONS},
-        "not_converted": [lookalike_as_json(item) for item in (*findings.lookalikes, *findings.unfit)],
+        "not_converted": [lookalike_as_json(item) for item in (*findings.not_converted, *findings.unfit)],
         "variables": variable_counts(checkpoint, findings.layers),
         "notes": notes(checkpoint, findings),
     }
 
 
-def lookalike_as_json(item: Lookalike) -> dict[str, Any]:
+def lookalike_as_json(item: NotConverted) -> dict[str, Any]:
     """One thing that was passed over."""
     return {
         "name": item.name,

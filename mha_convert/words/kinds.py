@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..datatypes import Layer, LayerPlan
-from . import multi_head_attention, plain, unprojected
+from ..records.layer import Layer
+from ..records.plan import LayerPlan
+from . import attention as unprojected
+from . import multi_head_attention, plain
 from .table import Document
 
 

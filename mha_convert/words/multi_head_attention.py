@@ -6,10 +6,11 @@ from typing import Any
 
 from .. import layouts
 from ..conversion import convert, describe, is_rescaled, ledger
-from ..datatypes import AttentionLayer, LayerPlan, Piece
 from ..errors import LayoutError, printable
+from ..files.shell import option
 from ..layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, PLACEMENTS, WEIGHT
-from ..shell import option
+from ..records.layer import AttentionLayer
+from ..records.plan import LayerPlan, Piece
 from .table import Document, Table, plain_table
 
 LEGEND = (
@@ -65,7 +66,7 @@ def placement_cell(layer: AttentionLayer, placement: str) -> str:
     facts = placement_facts(layer, placement)
     if facts is None:
         return "refused"
-    if facts["fits"]:
+    if facts["misfit"]:
         return "does not fit"
     around = ", ".join(facts["projections"]) or "stock"
     return f"{around} +{facts['added_parameters']:,}"
@@ -96,7 +97,7 @@ def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | N
         "head_size": item.module.arguments["embed_dim"] // layer.num_heads,
         "projections": projections(item),
         "added_parameters": entry.repeated + entry.padding + entry.identity,
-        "fits": item.fits,
+        "misfit": item.misfit,
     }
 
 
@@ -140,8 +141,8 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "placements": {name: placement_facts(layer, name) for name in layouts.PLACEMENTS},
         "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],
         "cautions": list(layer.cautions),
-        "assumed": layer.assumed,
-        "more": layer.more,
+        "doubt": layer.doubt,
+        "beyond": layer.beyond,
     }
 
 
@@ -288,8 +289,8 @@ def stock_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     if head_size != layer.key_dim and layer.scale is None:
         factor = f"sqrt({head_size} / {layer.key_dim}) = {query_factor(item):.6g}"
         yield f"  The query is multiplied by {factor}, so that the scale is Keras'."
-    if item.fits:
-        yield f"  {item.fits}."
+    if item.misfit:
+        yield f"  {item.misfit}."
 
 
 def query_factor(item: LayerPlan) -> float:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..conversion import describe
-from ..datatypes import LayerPlan, Piece, PlainLayer
 from ..errors import printable
-from ..shell import option
+from ..files.shell import option
+from ..records.layer import PlainLayer
+from ..records.plan import LayerPlan, Piece
 from .table import Document, Table, plain_table
 
 LEGEND = "Other layers that can be converted: each is converted where --layer names it."
@@ -40,7 +41,7 @@ def layer_as_json(layer: PlainLayer) -> dict[str, Any]:
         "parameters": layer.parameters,
         "call_options": list(layer.call_options),
         "cautions": list(layer.cautions),
-        "assumed": layer.assumed,
+        "doubt": layer.doubt,
     }
 
 

@@ -26,10 +26,13 @@ with atheris.instrument_imports(include=["mha_convert"]):
     import mha_convert.readers
     from mha_convert.errors import MhaConvertError
     from mha_convert.layers import survey
-    from mha_convert.readers import _bundle, _config, _hdf5, _object_graph
+    from mha_convert.readers.hdf5 import image as _hdf5
+    from mha_convert.readers.keras3 import model_config as _config
+    from mha_convert.readers.tensorflow import bundle as _bundle
+    from mha_convert.readers.tensorflow import object_graph as _object_graph
 
-from .seeds import Seed, project_seeds
-from .trial import scratch
+from mha_convert.seeds import Seed, project_seeds
+from mha_convert.trial import scratch
 
 KERAS, CHECKPOINT, SAVED = (
     "golden/keras-3.15.1/gqa.keras",

@@ -3,19 +3,20 @@
 An example of docs/extending.md. What the layer computes is what ``MultiHeadAttention`` computes with these kernels.
 """
 
-from ..datatypes import AttentionLayer, Group, Lookalike, Projection, Variable
+from ..records.layer import AttentionLayer, NotConverted, Projection
+from ..records.source import Group, Variable
 
 ROLES = ("query", "key", "value")
 JOINT, OUTPUT = "joint_kernel", "output_kernel"
 
 
-def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | Lookalike | None:
+def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | NotConverted | None:
     """The layer in ``group``, by the names of its two variables and their shapes."""
     if set(group.variables) != {JOINT, OUTPUT}:
         return None
     joint, output = group.variables[JOINT], group.variables[OUTPUT]
     if len(joint.shape) != 4 or joint.shape[0] != 3 or output.shape[:2] != joint.shape[2:]:
-        return Lookalike(
+        return NotConverted(
             name=group.name,
             kind="joint attention",
             reason=f"its kernels {joint.shape} and {output.shape} do not belong together",

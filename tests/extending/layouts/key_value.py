@@ -3,9 +3,10 @@
 An example of docs/extending.md; ``modules.py`` beside this folder has its module.
 """
 
-from ..datatypes import AttentionLayer, LayerPlan, ModuleSpec, Piece, Rule
-from ._patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
-from ._refusals import GATED, GROUPED, REORDERED, WINDOWED, Refusal
+from ..records.layer import AttentionLayer
+from ..records.plan import LayerPlan, ModuleSpec, Piece, Rule
+from .patterns import BIAS, KEY, KEY_BIAS, OUTPUT, OUTPUT_BIAS_PIECE, VALUE, VALUE_BIAS, WEIGHT
+from .refusals import GATED, GROUPED, REORDERED, WINDOWED, Refusal
 
 NAME = "key-value"
 TWO_WIDTHS = Refusal(

@@ -6,11 +6,11 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 
-from ..datatypes import Array, Checkpoint, Group, Variable
 from ..errors import ReadError, printable
-from ..limits import limits
-from ..locations import open_binary
-from ._config import Json, refuse_architecture
+from ..files.limits import limits
+from ..files.locations import open_binary
+from ..records.source import Array, Checkpoint, Group, Variable
+from .keras3.model_config import Json, refuse_architecture
 
 FORMAT, END = "numpy-archive", ".npy"
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

@@ -1,0 +1,435 @@
+"""What a model's JSON says of its layers: plain data in, ``LayerConfig`` out. Nothing is imported by name."""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import ReadError, printable, reason
+from ...files.limits import TRUSTED, limits, way_on
+from ...files.small_files import read_small
+from ...records.source import Group, LayerConfig
+from ..keras_classes import is_own, module_of, registered_name
+
+Json = Mapping[str, Any]
+Version = tuple[int, ...]
+ATTENTION_TAKES_MASKS = (2, 10)
+MODELS = ("Functional", "Model", "Sequential")
+ALWAYS_LIST_LAYERS = ("Functional", "Sequential")  # a class of a user's own may be called Model
+HOLD_WEIGHTS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")  # always; of four projections
+KERNELS = 4  # of attention
+FLOATS = ("float", "bfloat")
+MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
+
+
+def version_of(text: str | None) -> Version:
+    """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", text or "")[:3])
+
+
+def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
+    """One JSON object out of ``text``; anything else is a ``ReadError``."""
+    document = json_value(text, f"{source}: {member}", "Save the model again")
+    if not isinstance(document, dict):
+        raise ReadError(f"{source}: {member} holds {kind_of(document)}, not an object. Save the model again.")
+    return document
+
+
+def json_value(text: str | bytes, subject: str, next_step: str) -> Any:
+    """Any JSON value, in UTF-8 as Keras writes it, without two values for one name, and not too deep."""
+    too_deep = f"{subject} is nested more than {limits().json_depth} deep. {way_on()}."
+    try:
+        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), object_pairs_hook=unambiguous)
+    except RecursionError as error:
+        raise ReadError(too_deep) from error
+    except UnicodeDecodeError as error:
+        raise ReadError(f"{subject} is not UTF-8 text from byte {error.start} on. {next_step}.") from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ReadError(f"{subject} is not valid JSON from {where} on. {next_step}.") from error
+    except AmbiguousError as error:
+        raise ReadError(f"{subject} is not valid JSON: {error}. {next_step}.") from error
+    except ValueError as error:
+        raise ReadError(f"{subject} holds a number with more digits than any size has. {next_step}.") from error
+    if depth_of(value, limits().json_depth) > limits().json_depth:
+        raise ReadError(too_deep)
+    return value
+
+
+class AmbiguousError(ValueError):
+    """An object in JSON with two values for one name."""
+
+
+def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """One JSON object; ``AmbiguousError`` where a name stands in it twice, as readers take different ones."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name, times = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise AmbiguousError(f"an object has '{printable(name, 40)}' {times} times")
+    return found
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls a value."""
+    kinds = {type(None): "null", bool: "a truth value", str: "a text", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number")
+
+
+def depth_of(value: Any, most: int) -> int:
+    """Objects and lists in one another; counted no further than just beyond ``most``."""
+    depth, level = 0, [value]
+    while level and depth <= most:
+        inner = [item for item in level if isinstance(item, (dict, list))]
+        level = [part for item in inner for part in (item.values() if isinstance(item, dict) else item)]
+        depth += bool(inner)
+    return depth
+
+
+def json_file(path: Path) -> bytes:
+    """The content of a file of JSON, bounded."""
+    try:
+        return read_small(path, limits().json, "JSON", way_on())
+    except OSError as error:
+        raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
+
+
+def read_architecture(path: Path) -> Json:
+    """A model's JSON from a file of its own: ``model.to_json()``, ``config.json``, or a dumped ``get_config()``.
+
+    Raises:
+        ReadError: it is no JSON, or no model's.
+    """
+    text: Any = json_file(path)
+    for _ in range(2):  # json.dump(model.to_json()) writes JSON in a JSON string
+        text = json_value(text, f"{path}: it", "Give what model.to_json() returned")
+        if not isinstance(text, str):
+            break
+    document = mapping(text)
+    if isinstance(document.get("layers"), list) and "config" not in document:
+        document = {"class_name": "Functional", "config": document}
+    if not isinstance(document.get("class_name"), str) or "config" not in document:
+        raise ReadError(
+            f"{path}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
+            "Give what model.to_json() returned."
+        )
+    return checked_model(document, path)
+
+
+def checked_model(document: Json, source: object) -> Json:
+    """A model's JSON, in the form that Keras writes at every level; nothing of it is taken for absent.
+
+    Raises:
+        ReadError: a part has another form, or two layers of one model have one name.
+    """
+    todo = [document]
+    while todo:
+        entry = todo.pop()
+        name, inner = entry.get("class_name"), entry.get("config")
+        if not isinstance(name, str) or not name:
+            raise malformed(source, f"class_name {printable(name, 40)} is no name")
+        module = str(entry.get("module") or "").partition(".")[0]
+        if module in sys.stdlib_module_names and limits() != TRUSTED:
+            fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
+            raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
+        for key in ("module", "registered_name"):
+            if not isinstance(entry.get(key), str | None):
+                raise malformed(source, f"the {key} of '{printable(name, 40)}' is {kind_of(entry[key])}, no text")
+        is_own_class = is_own(entry)
+        is_keras_model = name in MODELS and not is_own_class
+        usual: list[Any] | None = None if name in ALWAYS_LIST_LAYERS and is_keras_model else []
+        layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", usual)
+        if inner is not None and not isinstance(inner, dict) and layers is not inner:
+            raise malformed(source, f"the config of '{printable(name, 40)}' is {kind_of(inner)}, no object")
+        if not isinstance(layers, list):
+            if is_keras_model:
+                raise malformed(source, f"the layers of '{printable(name, 40)}' are {kind_of(layers)}, no list")
+            continue
+        if not is_keras_model and not all(isinstance(layer, dict) and "class_name" in layer for layer in layers):
+            continue
+        if layers and name in HOLD_WEIGHTS and not is_own_class:
+            raise malformed(source, f"an attention layer of class '{name}' lists layers, as models do")
+        for layer in layers:
+            if not isinstance(layer, dict):
+                raise malformed(source, f"a layer of '{printable(name, 40)}' is {kind_of(layer)}, no object")
+            if layer.get("config") is None:
+                raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
+            called = mapping(layer["config"]).get("name") or layer.get("name")
+            has_name = (isinstance(called, str) and bool(called)) or (
+                name.endswith("Sequential") and is_nameless(layer)
+            )
+            if isinstance(layer["config"], dict) and not has_name:
+                what = "empty" if called == "" else f"{kind_of(called)}, no text"
+                raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {what}")
+            if has_two_names(layer):
+                raise malformed(
+                    source, f"layer '{printable(layer['name'], 40)}' is called '{printable(called, 40)}' in its config"
+                )
+        names = Counter(layer_config(layer).name for layer in layers)
+        twice = [name for name, times in names.items() if name and times > 1]
+        if twice:
+            raise malformed(source, f"two layers are called '{printable(twice[0], 40)}'")
+        todo += layers
+    return document
+
+
+def has_two_names(layer: Json) -> bool:
+    """Whether Keras' own attention is called otherwise in the list of layers than in its config: one is another's."""
+    own, listed = mapping(layer["config"]).get("name"), layer.get("name")
+    is_keras = isinstance(layer.get("class_name"), str) and layer["class_name"] in HOLD_WEIGHTS
+    return is_keras and not is_own(layer) and isinstance(own, str) and isinstance(listed, str) and own != listed
+
+
+def is_nameless(layer: Json) -> bool:
+    """Whether it is of a class of a user's own that leaves its name out; in a Sequential model, no list has it."""
+    return is_own(layer) and "name" not in layer and "name" not in mapping(layer.get("config"))
+
+
+def malformed(source: object, fact: str) -> ReadError:
+    """The error for a configuration that Keras cannot have written."""
+    return ReadError(f"{source}: its configuration is malformed: {fact}. Save the model again.")
+
+
+def check_units(root: Group, source: object) -> None:
+    """``Dense`` layers have the arrays that their configuration says; else one of the two is another model's."""
+    for group in root.walk():
+        if group.config is None or group.config.class_name != "Dense" or group.config.is_own:
+            continue
+        if "units" not in group.config.settings:
+            continue
+        units = group.config.settings["units"]
+        kernel = next((group.variables[key] for key in ("0", "kernel") if key in group.variables), None)
+        if type(units) is not int or units < 1:
+            raise malformed(source, f"units of layer '{printable(group.name)}' is {printable(units, 40)}")
+        if kernel and len(kernel.shape) == 2 and kernel.dtype.startswith(FLOATS) and kernel.shape[1] != units:
+            raise malformed(
+                source, f"layer '{printable(group.name)}' has {units} units there, its kernel has {kernel.shape[1]}"
+            )
+
+
+def refuse_architecture(architecture: Json | None, path: Path) -> None:
+    """A file with a configuration of its own needs no second one."""
+    if architecture is not None:
+        raise ReadError(f"{path}: has its own configuration, another one would contradict it. Leave --config out.")
+
+
+def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: bool = True) -> None:
+    """A separate architecture must know the file's layers.
+
+    Args:
+        root: the file's tree, with the architecture's configurations.
+        architecture: None where there is none.
+        path: the file.
+        by_name: whether the file names every layer; else one that fits is enough.
+    """
+    if architecture is None:
+        return
+    named = next((group for group in root.walk() if group.config and group.config.is_model), root)
+    layers = [group for group in named.children.values() if any(inner.variables for inner in group.walk())]
+    strangers = [group.name for group in layers if group.config is None]
+    if strangers and (by_name or len(strangers) == len(layers)):
+        if not child_layers(architecture):
+            raise ReadError(
+                f"{path}: the given architecture lists no layers: a model of a class of its own does not describe "
+                "its insides, so it tells nothing here. Leave --config out."
+            )
+        known = ", ".join(f"'{printable(layer_config(entry).name)}'" for entry in child_layers(architecture)[:6])
+        raise ReadError(
+            f"{path}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
+            f"(it has {known}). It is another model's; give this model's."
+        )
+
+
+def check_names_all(model: Json, strangers: Sequence[str], source: object) -> None:
+    """A file's own configuration lists every layer whose weights the file holds; what it says of one must not be lost.
+
+    Args:
+        model: the model's JSON; one that lists no layers tells nothing.
+        strangers: what the layers with weights are called that it does not list.
+        source: the file.
+    """
+    if strangers and child_layers(model):
+        known = ", ".join(f"'{printable(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
+        raise ReadError(
+            f"{source}: holds layer '{printable(strangers[0])}', which its configuration does not name "
+            f"(it has {known}). The file was changed or put together from two models; save the model again."
+        )
+
+
+def check_holds_attention(
+    root: Group, model: Json, source: object, *, may_be_unnamed: bool = False, repeats_shared_layers: bool = False
+) -> None:
+    """Attention that the configuration names is in the file; layers that two models share are there once.
+
+    Args:
+        root: what the file holds.
+        model: the model's JSON.
+        source: the file.
+        may_be_unnamed: whether some layers may lie in groups that no entry of the JSON was found for.
+        repeats_shared_layers: whether shared layers are there as often as the JSON names them.
+    """
+    layers = [group for group in root.walk() if not (group.config and group.config.is_model)]
+    held = [f"/{group.name}" for group in layers if any(part.variables for part in group.walk())]
+    missing = set()
+    for place, entry in descendants(model):
+        layer, last = layer_config(entry), f"/{layer_config(entry).name}"
+        if layer.class_name in HOLD_WEIGHTS and not layer.is_own:
+            is_exact = repeats_shared_layers and len(place) == 1
+            is_held = last in held if is_exact else any(name.endswith(last) for name in held)
+            missing |= set() if is_held else {layer.name}
+    if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
+        first = printable(min(missing))
+        raise ReadError(
+            f"{source}: its configuration names the attention layer '{first}', of which it holds no weights. "
+            "The file was changed or put together from two models; save the model again."
+        )
+
+
+def unnamed_attention(root: Group) -> int:
+    """At most so many groups without an entry are attention: one has four kernels."""
+    arrays = [sum(len(part.variables) for part in group.walk()) for group in root.walk() if group.config is None]
+    return sum(count >= KERNELS for count in arrays)
+
+
+def has_no_weights(entry: Json) -> bool:
+    """Whether it is ``keras.layers.Attention`` or ``AdditiveAttention`` without a scale, which stores nothing."""
+    settings = mapping(entry.get("config"))
+    is_keras = entry.get("class_name") in ("Attention", "AdditiveAttention") and not is_own(entry)
+    return is_keras and settings.get("use_scale") is False and settings.get("score_mode", "dot") == "dot"
+
+
+def with_weightless_attention(root: Group, model: Json) -> Group:
+    """The tree with a group for each attention layer that stores nothing, where the format has no place for one."""
+    known = {group.name for group in root.walk()}
+    missing = {
+        f"{name} (no weights)": Group(path=name, name=name, config=layer_config(entry))
+        for place, entry in descendants(model)
+        if has_no_weights(entry) and (name := "/".join(place)) not in known
+    }
+    return replace(root, children={**root.children, **missing})
+
+
+def mapping(value: Any) -> Json:
+    """``value`` where it is an object, an empty one where it is anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def child_layers(config: Json) -> list[Json]:
+    """Entries of a Functional or Sequential model, in Keras' order; empty for every other layer."""
+    inner = config.get("config")
+    layers = inner if isinstance(inner, list) else mapping(inner).get("layers")  # a list: Sequential before Keras 2.2.3
+    return [entry for entry in layers if isinstance(entry, dict)] if isinstance(layers, list) else []
+
+
+def layer_config(entry: Json) -> LayerConfig:
+    """The facts about one layer, from its entry in ``config.layers`` (any Keras version)."""
+    settings = mapping(entry.get("config"))
+    return LayerConfig(
+        name=str(settings.get("name") or entry.get("name") or ""),
+        class_name=str(entry.get("class_name", "")).rpartition(">")[2],
+        registered_name=registered_name(entry),
+        module=module_of(entry),
+        is_own=is_own(entry),
+        settings=settings,
+        input_rank=input_rank(entry),
+        input_widths=input_widths(entry),
+        call_options=call_options(entry.get("inbound_nodes")),
+    )
+
+
+def input_rank(entry: Json) -> int | None:
+    """Rank of the (query) input, wherever this Keras version wrote a shape; None where it wrote none."""
+    settings, build = mapping(entry.get("config")), mapping(entry.get("build_config"))
+    shapes = (
+        settings.get("query_shape"),
+        mapping(build.get("shapes_dict")).get("query_shape"),
+        build.get("input_shape"),
+        first_tensor_shape(entry.get("inbound_nodes")),
+    )
+    return next((len(shape) for shape in map(as_shape, shapes) if shape is not None), None)
+
+
+def as_shape(shape: Any) -> list[int | None] | None:
+    """A shape in any form that Keras wrote: a list, or ``{"class_name": "TensorShape" or "__tuple__", "items": …}``."""
+    if isinstance(shape, dict):
+        shape = shape.get("items")
+    if isinstance(shape, (list, tuple)) and all(size is None or isinstance(size, int) for size in shape):
+        return list(shape)
+    return None
+
+
+def input_widths(entry: Json) -> dict[str, int]:
+    """Last axis of the query, key and value inputs that attention was built for, or is called with."""
+    settings = mapping(entry.get("config"))
+    built = mapping(mapping(entry.get("build_config")).get("shapes_dict"))
+    called = called_shapes(entry.get("inbound_nodes")) if not built else {}
+    found = {
+        role: as_shape(settings.get(f"{role}_shape") or built.get(f"{role}_shape") or called.get(role))
+        for role in ("query", "key", "value")
+    }
+    found["key"] = found["key"] or found["value"]  # a layer that is given no key takes the value
+    return {role: shape[-1] for role, shape in found.items() if shape and shape[-1] is not None}
+
+
+def called_shapes(nodes: Any) -> dict[str, Any]:
+    """Shapes of the tensors of the first call, by argument of attention; Keras 3 writes them."""
+    node = mapping(nodes[0]) if isinstance(nodes, list) and nodes else {}
+    positional = node.get("args")
+    arguments = dict(zip(("query", "value", "key"), positional if isinstance(positional, list) else (), strict=False))
+    arguments |= mapping(node.get("kwargs"))
+    return {name: mapping(mapping(tensor).get("config")).get("shape") for name, tensor in arguments.items()}
+
+
+def first_tensor_shape(nodes: Any) -> Any:
+    """Shape of the first argument of the first call; Keras 3 writes it, Keras 2 does not."""
+    node = mapping(nodes[0]) if isinstance(nodes, list) and nodes else {}
+    arguments = node.get("args")
+    while isinstance(arguments, list) and arguments:
+        arguments = arguments[0]
+    return mapping(mapping(arguments).get("config")).get("shape")
+
+
+def call_options(nodes: Any) -> tuple[str, ...]:
+    """Masks that some call of the layer in the graph is given, as written in Keras."""
+    found = [name for arguments in call_arguments(nodes) for name in MASK_ARGUMENTS if arguments.get(name)]
+    return tuple(dict.fromkeys(name if name != "use_causal_mask" else "use_causal_mask=True" for name in found))
+
+
+def call_arguments(nodes: Any) -> Iterator[Json]:
+    """Keyword arguments of each call.
+
+    Keras 3 writes ``{"args": …, "kwargs": {…}}`` for a call, Keras 2 ``[[name, 0, 0, {…}], …]``.
+    """
+    for node in nodes if isinstance(nodes, list) else ():
+        yield mapping(mapping(node).get("kwargs"))
+        for call in node if isinstance(node, list) else ():
+            yield mapping(call[3]) if isinstance(call, list) and len(call) > 3 else {}
+
+
+def hidden_masks(model: Json, version: Version) -> Iterator[str]:
+    """A note where the model makes masks that Keras hands from layer to layer without a word (2.10 and later)."""
+    if version and version < ATTENTION_TAKES_MASKS:
+        return
+    layers = [layer_config(entry) for _, entry in descendants(model)]
+    makers = [
+        f"{printable(layer.title)} '{printable(layer.name)}'{' (perhaps)' if layer.is_own else ''}"
+        for layer in layers
+        if layer.class_name == "Masking"
+        or (layer.class_name == "Embedding" and layer.settings.get("mask_zero") is True)
+    ]
+    if makers:
+        yield (
+            f"{', '.join(makers[:3])} makes a padding mask, which Keras hands on to the layers behind it: as "
+            "query_mask and value_mask of attention. Give PyTorch the same (mha_convert.to_attn_mask)."
+        )
+
+
+def descendants(entry: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """Every layer below a model, with the path of user's layer names that leads to it."""
+    for child in child_layers(entry):
+        place = (*path, layer_config(child).name)
+        yield place, child
+        yield from descendants(child, place)

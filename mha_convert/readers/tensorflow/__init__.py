@@ -1,0 +1,1 @@
+"""What TensorFlow checkpoints and SavedModels share: bundles, messages, the graph of objects."""

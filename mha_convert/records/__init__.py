@@ -1,0 +1,1 @@
+"""The immutable records that flow from the readers to the writers, by the stage that makes them."""

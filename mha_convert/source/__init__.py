@@ -1,0 +1,1 @@
+"""PyTorch source that is written for a target."""

@@ -1,0 +1,148 @@
+"""``--module``: the classes that a target needs, with the layers' sizes filled in, as one file that needs torch alone.
+
+Classes are copied out of ``modules.py`` with whatever of that file they use. Names of files and layers are a stranger's
+text: each is written as a literal (``text_literal``), or into a docstring that it cannot end (``docstring``).
+"""
+
+import ast
+import re
+from importlib import resources
+
+from ..errors import printable
+from ..records.plan import LayerPlan, Plan
+
+IMPORTS = {
+    "math": "import math",
+    "partial": "from functools import partial",
+    "Any": "from typing import Any",
+    "torch": "import torch",
+    "Tensor": "Tensor",
+    "nn": "nn",
+    "F": "from torch.nn import functional as F",
+}
+
+PLACE = '''\
+def place(model: nn.Module, path: str, module: nn.Module) -> None:
+    """Put ``module`` where its keys are, in containers of the names on the way; a name may be that of a method."""
+    *containers, name = path.split(".")
+    for container in containers:
+        model = model._modules.setdefault(container, nn.Module())
+    inside = model._modules.get(name, nn.Module())
+    module._modules.update(inside._modules)
+    model._modules[name] = module
+'''
+
+
+def module_source(plan: Plan, source: str, target: str) -> str:
+    """The file's text.
+
+    ``build()`` in it returns an ``nn.Module`` whose ``load_state_dict(strict=True)`` takes the target; each layer is
+    in it under its key. Of a renamed target it takes ``own_keys(target)``: a new name need not be one that a module
+    can have where the layer is.
+    """
+    classes = {item.module.class_name for item in plan.layers if not item.module.is_stock}
+    definitions = needed(classes | {"to_attn_mask"})
+    bare = [item for item in plan.layers if not item.prefix]
+    body = [build_bare(bare[0])] if bare else [PLACE, build_tree(plan)]
+    is_renamed = any(item.renamed for item in plan.layers)
+    body += [own_keys(plan)] if is_renamed else []
+    code = "\n\n".join(text.rstrip() + "\n" for text in [*definitions, *body])
+    return f"{heading(source, target, is_renamed)}\n\n{imports(code)}\n\n\n{code}"
+
+
+def heading(source: str, target: str, is_renamed: bool) -> str:
+    """The docstring."""
+    is_torch = target.lower().endswith(".pt")
+    load = "torch.load" if is_torch else "safetensors.torch.load_file"
+    safe = ", weights_only=True" if is_torch else ""
+    state = f"{load}({text_literal(target)}{safe})"
+    state = f"own_keys({state})" if is_renamed else state
+    return docstring(
+        f"Layers of {printable(source)}, written by mha-convert.\n\n"
+        "Load the weights that were converted with it:\n\n"
+        f"    model = build()\n    model.load_state_dict({state})\n    model.eval()\n"
+    )
+
+
+def docstring(text: str) -> str:
+    """The text as a docstring, whatever stands in it: backslashes and three quotes are escaped."""
+    escaped = re.sub(r'\\|"""', lambda found: "".join(f"\\{character}" for character in found[0]), text)
+    return f'"""{escaped}"""'
+
+
+def text_literal(text: str) -> str:
+    """The text as a string of Python in double quotes, as ruff writes it, or in single ones where it holds double."""
+    return repr(text) if '"' in text else f'"{repr(chr(39) + text)[2:]}'
+
+
+def needed(classes: set[str]) -> list[str]:
+    """The definitions of ``modules.py`` that the classes use, in its order."""
+    text = resources.files(__package__.partition(".")[0]).joinpath("modules.py").read_text(encoding="utf-8")
+    nodes = {node.name: node for node in ast.parse(text).body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    wanted, found = set(classes), set[str]()
+    while wanted - found:
+        name = (wanted - found).pop()
+        found.add(name)
+        wanted |= used_names(nodes[name]) & nodes.keys()
+    return [str(ast.get_source_segment(text, node)) for name, node in nodes.items() if name in found]
+
+
+def used_names(node: ast.AST) -> set[str]:
+    """Every plain name in a piece of code."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def imports(code: str) -> str:
+    """The import lines that the code uses."""
+    names = used_names(ast.parse(code))
+    from_torch = ", ".join(name for name in ("Tensor", "nn") if name in names)
+    plain = [IMPORTS[name] for name in ("math", "partial", "Any") if name in names]
+    torch = [IMPORTS["torch"]] if "torch" in names else []
+    torch += [f"from torch import {from_torch}"] if from_torch else []
+    torch += [IMPORTS["F"]] if "F" in names else []
+    return "\n".join([*plain, *([""] if plain else []), *torch])
+
+
+def build_bare(item: LayerPlan) -> str:
+    """``build`` for a target that holds the keys of one module."""
+    told = docstring(f"The layer {text_literal(item.layer.name)}.")
+    return f"def build() -> nn.Module:\n    {told}\n    return {call(item, 1)}\n"
+
+
+def build_tree(plan: Plan) -> str:
+    """``build`` for a target with a prefix before every layer's keys."""
+    lines = ["def build() -> nn.Module:", '    """Every layer, under its key."""', "    model = nn.Module()"]
+    for item in plan.layers:
+        path = text_literal(item.prefix.rstrip("."))
+        lines += ["    place(", "        model,", f"        {path},", f"        {call(item, 2)},", "    )"]
+    return "\n".join([*lines, "    return model", ""])
+
+
+def own_keys(plan: Plan) -> str:
+    """``own_keys`` for a target whose keys were renamed."""
+    keys = {item.key(rule.target): item.prefix + rule.target for item in plan.layers for rule in item.rules}
+    return (
+        f"KEYS = {literal(keys, 0)}\n\n\n"
+        "def own_keys(state: dict[str, Tensor]) -> dict[str, Tensor]:\n"
+        '    """The target\'s tensors by the names that they have in ``build()``; another key is a KeyError."""\n'
+        "    return {KEYS[key]: tensor for key, tensor in state.items()}\n"
+    )
+
+
+def call(item: LayerPlan, depth: int) -> str:
+    """The constructor's call, one argument a line."""
+    name = item.module.class_name
+    indent = "    " * depth
+    lines = [f"{indent}    {key}={literal(value, depth + 1)}," for key, value in item.module.arguments.items()]
+    return "\n".join([f"{'nn.' if item.module.is_stock else ''}{name}(", *lines, f"{indent})"])
+
+
+def literal(value: object, depth: int) -> str:
+    """A value as ruff formats it; a mapping of texts has one entry a line."""
+    if isinstance(value, str):
+        return text_literal(value)
+    if not isinstance(value, dict):
+        return repr(value)
+    indent = "    " * depth
+    lines = [f"{indent}    {text_literal(key)}: {text_literal(item)}," for key, item in value.items()]
+    return "\n".join(["{", *lines, f"{indent}}}"])
