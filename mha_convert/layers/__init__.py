@@ -1,6 +1,6 @@
 """What in a checkpoint is attention? A layer type is one module with ``match(group, ancestors)``.
 
-``match`` returns an ``AttentionLayer``, an ``UnprojectedAttention``, a ``NotConverted`` (attention of a kind that is named
+``match`` returns an ``AttentionLayer``, an ``UnprojectedAttention``, a ``NotConverted`` (attention of a kind named
 and not converted), or None. Types are asked in order; the first answer counts.
 """
 
