@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from .layers import find_layers, survey
     from .layers.descriptions import read_attention
     from .layouts import plan
+    from .live import from_keras_layer
     from .modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
-    from .pipeline import align_file, convert_file, from_keras_layer, verify_file
+    from .options import Options
+    from .pipeline import convert_file, explain_file, inspect_file, match_file, plan_file, verify_file
     from .readers import read
-    from .records.layer import AttentionLayer, NotConverted, Projection, UnprojectedAttention
+    from .records.layer import AttentionLayer, Findings, NotConverted, PlainLayer, Projection, UnprojectedAttention
     from .records.plan import Alignment, Plan, TargetTensor
     from .records.proof import Comparison, Conversion, Ledger
+    from .records.said import Explanation, Inspection, KeyList
     from .records.source import Checkpoint, Variable
     from .targets import open_target, write
     from .targets.loading import load_modules
@@ -45,12 +48,18 @@ _HOMES = {
     "Checkpoint": "records.source",
     "Comparison": "records.proof",
     "KerasMultiheadAttention": "modules",
+    "PlainLayer": "records.layer",
+    "Findings": "records.layer",
+    "KeyList": "records.said",
+    "Explanation": "records.said",
+    "Inspection": "records.said",
     "LayerError": "errors",
     "LayoutError": "errors",
     "Ledger": "records.proof",
     "NotConverted": "records.layer",
     "MhaConvertError": "errors",
     "NoAttentionError": "errors",
+    "Options": "options",
     "Plan": "records.plan",
     "Projection": "records.layer",
     "ProjectedMultiheadAttention": "modules",
@@ -62,16 +71,19 @@ _HOMES = {
     "Variable": "records.source",
     "VerificationError": "errors",
     "WriteError": "errors",
-    "align_file": "pipeline",
     "convert": "conversion",
     "convert_file": "pipeline",
     "convert_many": "batch.run",
     "describe_plan": "targets.metadata",
+    "explain_file": "pipeline",
     "find_layers": "layers",
-    "from_keras_layer": "pipeline",
+    "from_keras_layer": "live",
+    "inspect_file": "pipeline",
     "load_modules": "targets.loading",
+    "match_file": "pipeline",
     "open_target": "targets",
     "plan": "layouts",
+    "plan_file": "pipeline",
     "read": "readers",
     "read_attention": "layers.descriptions",
     "read_renames": "keys.renaming",
@@ -89,13 +101,19 @@ __all__ = [
     "Checkpoint",
     "Comparison",
     "Conversion",
+    "Explanation",
+    "Findings",
+    "Inspection",
     "KerasMultiheadAttention",
+    "KeyList",
     "LayerError",
     "LayoutError",
     "Ledger",
     "MhaConvertError",
     "NoAttentionError",
     "NotConverted",
+    "Options",
+    "PlainLayer",
     "Plan",
     "ProjectedMultiheadAttention",
     "Projection",
@@ -106,16 +124,19 @@ __all__ = [
     "Variable",
     "VerificationError",
     "WriteError",
-    "align_file",
     "convert",
     "convert_file",
     "convert_many",
     "describe_plan",
+    "explain_file",
     "find_layers",
     "from_keras_layer",
+    "inspect_file",
     "load_modules",
+    "match_file",
     "open_target",
     "plan",
+    "plan_file",
     "read",
     "read_attention",
     "read_renames",

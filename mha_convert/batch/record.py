@@ -23,7 +23,7 @@ class SourceReport:
         proven: whether every layer was compared, and passed.
         as_described: names of the layers that are proven as a row of ``--attention`` describes them, and no further.
         reference: what with; None where nothing was.
-        layers: of each, its name, prefix, placement, module and ledger (numbers of parameters).
+        layers: of each, its name, prefix, layout, module and ledger (numbers of parameters).
         proof: ``comparisons``, and of the worst one its ``relative`` difference and ``bound``; None without a proof.
         variables: how many of the file's variables are attention's, other layers', …
         not_converted: other attention in the file, and why not.

@@ -4,16 +4,17 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import LayoutError, ReadError, WriteError, printable
+from ..errors import ReadError, WriteError, printable
 from ..files.locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
-from ..pipeline import without_suffix
-from ..targets import SUFFIXES, open_target
+from ..options import BatchOptions, Run, TargetFormat, check_word, words_of
+from ..targets import open_target
+from ..targets.names import without_suffix
 from .converting import convert_source, end_processes
 from .files import file_sha256, sha256_of, state_of
 from .journal import NAME, open_journal, read_report
@@ -21,7 +22,9 @@ from .record import FINISHED, SourceReport
 from .settings import given, reader_of
 from .sources import Source, find
 
-HOUR = 3600.0
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 MEMORY_EACH = 1 << 30  # bytes: torch takes a third of it, the rest is for the largest layer
 MEMORY_FREE = Path("/proc/meminfo")
 SHOWN = 3
@@ -46,15 +49,7 @@ def convert_many(
     out: StrPath,
     *,
     executor: Executor | None = None,
-    jobs: int | None = None,
-    pattern: str | None = None,
-    format: str = "safetensors",
-    keep_suffix: bool = False,
-    resume: bool = False,
-    overwrite: bool = False,
-    fail_fast: bool = False,
-    timeout: float = HOUR,
-    **options: Any,
+    **options: "Unpack[BatchOptions]",
 ) -> Iterator[SourceReport]:
     """Convert many sources, each as ``convert_file`` does, and yield what became of each as it ends.
 
@@ -66,69 +61,57 @@ def convert_many(
         out: the folder, or its URL; the tree of the sources is kept in it.
         executor: any executor of ``concurrent.futures``, also a Dask client's (``client.get_executor()``); None makes
             ``jobs`` threads here, each with its process.
-        jobs: at once, where ``executor`` is None; None for as many as there are cores and memory for.
-        pattern: which files of a folder are models; None for those with Keras' suffixes.
-        format: ``"safetensors"`` or ``"pt"``.
-        keep_suffix: ``a.h5`` becomes ``a.h5.safetensors`` instead of ``a.safetensors``.
-        resume: go on where an earlier run ended: what it finished stays, if neither source nor options have changed.
-        overwrite: begin anew, and replace the targets that are there.
-        fail_fast: begin no further source after one that was refused or crashed.
-        timeout: seconds that a source may take.
-        options: those of ``convert_file``: ``config``, ``trust``, ``attention``, ``layout``, ``placement``, ``names``,
-            ``layers``, ``prefix``, ``renames``, ``like``, ``dtype``, ``reference``, ``strict``. They come before those
-            of a ``mha-convert.toml`` beside the sources.
+        options: those of a run: ``jobs``, ``pattern``, ``format``, ``keep_suffix``, ``resume``, ``overwrite``,
+            ``fail_fast`` and ``timeout``, see ``mha_convert.options.Run``; and those of ``convert_file``, see
+            ``Options``, which come before those of a ``mha-convert.toml`` beside the sources.
 
     Raises:
         ReadError, LayerError, LayoutError: no sources, or options that cannot be; nothing was begun.
         WriteError: two sources would have one target, targets are there already, or ``out`` cannot be written to.
     """
-    batch = plan_batch(
-        sources, out, pattern=pattern, format=format, keep_suffix=keep_suffix, resume=resume, overwrite=overwrite,
-        timeout=timeout, jobs=jobs, **options,
-    )  # fmt: skip
-    return run_batch(batch, executor=executor, jobs=jobs, fail_fast=fail_fast)
+    run, given_options = sorted_options(options)
+    batch = plan_batch(sources, out, run, given_options)
+    return run_batch(batch, executor=executor, jobs=run.jobs, fail_fast=run.fail_fast)
+
+
+def sorted_options(options: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
+    """The options of the run, and those of each conversion."""
+    own = {item.name for item in fields(Run)}
+    return (
+        Run(**{name: value for name, value in options.items() if name in own}),
+        {name: value for name, value in options.items() if name not in own},
+    )
 
 
 def plan_batch(
-    sources: StrPath | Sequence[StrPath],
-    out: StrPath,
-    *,
-    pattern: str | None = None,
-    format: str = "safetensors",
-    keep_suffix: bool = False,
-    resume: bool = False,
-    overwrite: bool = False,
-    timeout: float = HOUR,
-    jobs: int | None = None,
-    **options: Any,
+    sources: StrPath | Sequence[StrPath], out: StrPath, run: Run, options: Mapping[str, Any] | None = None
 ) -> Batch:
     """What ``convert_many`` would do, and whatever is wrong with it; nothing is written."""
-    if f".{format}" not in SUFFIXES:
-        raise LayoutError(f"Format '{printable(format)}': is unknown, expected {' or '.join(s[1:] for s in SUFFIXES)}.")
-    if resume and overwrite:
-        raise WriteError(f"{out}: --resume keeps what is finished, --overwrite does not. Give one of them.")
-    found = find([sources] if isinstance(sources, str | os.PathLike) else sources, pattern)
-    settings_of, folder = reader_of(given(options)), locate(out)
-    claims = claimed(found, folder, format, keep_suffix)
-    threads = max(1, cores() // (jobs or default_jobs()))
+    check_word("format", run.format, words_of(TargetFormat))
+    if run.resume and run.overwrite:
+        raise WriteError(f"{out}: --resume keeps what is finished, --overwrite does not. Use one of them.")
+    found = find([sources] if isinstance(sources, str | os.PathLike) else sources, run.pattern)
+    settings_of, folder = reader_of(given(options or {})), locate(out)
+    claims = claimed(found, folder, run.format, run.keep_suffix)
+    threads = max(1, cores() // (run.jobs or default_jobs()))
     tasks: list[Task] = [
         {
             "source": source.place,
             "target": target,
             "folder": working_folder(),
             **dict(zip(("settings", "digest"), settings_of(source.settings), strict=True)),
-            "timeout": timeout,
+            "timeout": run.timeout,
             "threads": threads,
         }
         for target, source in claims.items()
     ]
-    earlier = {report.source: report for report in report_of(folder)} if resume else {}
+    earlier = {report.source: report for report in report_of(folder)} if run.resume else {}
     finished = [earlier[task["source"]] for task in tasks if is_finished(task, earlier.get(task["source"]))]
     done = {report.source for report in finished}
     left = [task for task in tasks if task["source"] not in done]
-    if not overwrite:
-        refuse_existing(left, folder, earlier, resume=resume)
-    return Batch(folder, left, finished, resume)
+    if not run.overwrite:
+        refuse_existing(left, folder, earlier, resume=run.resume)
+    return Batch(folder, left, finished, run.resume)
 
 
 def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: bool) -> dict[str, Source]:

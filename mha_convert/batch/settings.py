@@ -14,42 +14,15 @@ from typing import Any
 from ..errors import LayoutError, ReadError, printable, reason
 from ..files.locations import StrPath, is_file, is_link_out, is_remote, is_url, locate, open_binary, store_errors
 from ..files.toml import read_toml
-from ..keys.renaming import TABLE as RENAME
 from ..keys.renaming import read_renames
-from ..layers.descriptions import TABLE as ATTENTION
 from ..layers.descriptions import Attention, read_attention
+from ..options import DEFAULTS, OPTIONS, Options
 from .files import stream_sha256
 
 Settings = dict[str, Any]
-OPTIONS = {  # of ``convert_file``, and what they are where nobody says otherwise
-    "config": None,
-    "trust": False,
-    "attention": None,
-    "layout": "mha",
-    "placement": "projected",
-    "names": None,
-    "layers": None,
-    "prefix": None,
-    "renames": None,
-    "like": None,
-    "dtype": None,
-    "reference": "numpy",
-    "strict": False,
-}
 FILES = ("config", "like")
-TAKEN: dict[str, tuple[str, type]] = {  # what a settings file may hold, the option it is, and its type
-    "layout": ("layout", str),
-    "placement": ("placement", str),
-    "names": ("names", str),
-    "layer": ("layers", list),
-    "prefix": ("prefix", str),
-    "dtype": ("dtype", str),
-    "strict": ("strict", bool),
-    "config": ("config", str),
-    "like": ("like", str),
-    RENAME: ("renames", dict),
-    ATTENTION: ("attention", list),
-}
+# What a settings file may hold, and the option that it is.
+TAKEN = {row.settings: name for name, row in OPTIONS.items() if row.settings}
 TYPES = {str: "text", list: "a list", bool: "true or false", dict: "a table"}
 
 
@@ -64,6 +37,8 @@ def given(options: Mapping[str, Any]) -> Settings:
     if unknown:
         raise LayoutError(f"Option '{unknown[0]}': is none of a batch, expected some of {', '.join(OPTIONS)}.")
     found = {name: value for name, value in options.items() if value is not None}
+    if "dtype" in found:
+        found["dtype"] = Options(dtype=found["dtype"]).dtype_name
     if "renames" in found and not isinstance(found["renames"], Mapping):
         found["renames"] = read_renames(found["renames"])
     if "attention" in found:
@@ -103,7 +78,8 @@ def read_settings(path: str) -> Settings:
                 f"{path}: holds '{printable(name)}', expected some of {', '.join(TAKEN)}. "
                 "Give other options on the command line."
             )
-        option, kind = TAKEN[name]
+        option = TAKEN[name]
+        kind = OPTIONS[option].kind
         if kind is list and not value:
             raise ReadError(f"{path}: '{name}' is an empty list, expected at least one entry. Leave it out.")
         if not is_a(kind, value):
@@ -140,7 +116,7 @@ def beside(path: str, name: str, file: str) -> str:
 def digest(settings: Settings) -> str:
     """What tells whether a source was converted with these options; files that they name count with their content."""
     contents = {name: content_digest(settings[name]) for name in FILES if name in settings}
-    text = json.dumps({**OPTIONS, **settings, **contents}, sort_keys=True, default=str)
+    text = json.dumps({**DEFAULTS, **settings, **contents}, sort_keys=True, default=str)
     return sha256(text.encode()).hexdigest()[:16]
 
 

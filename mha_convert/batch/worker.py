@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 IDLE = 60  # seconds; then the process ends, and a new one is started for the next task
 RESET_PEAK = "5"
 LONGEST = 10_000  # characters of a message
-LAYER_FACTS = ("name", "prefix", "placement", "module", "ledger")
+LAYER_FACTS = ("name", "prefix", "layout", "module", "ledger")
 BIG = "Give fewer --jobs, or --layout linear"
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+from collections.abc import Sequence
 
 from ..errors import printable
 
@@ -55,3 +56,9 @@ def escaped(character: str) -> str:
     is_byte = "\udc80" <= character <= "\udcff"
     encoded = character.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in encoded)
+
+
+def layer_options(names: Sequence[str], most: int = 4) -> str:
+    """The ``--layer`` options that name some layers, shortened where they are more than ``most``."""
+    shown = [option("--layer", name) for name in names[:most]]
+    return " ".join(shown) + (f" (and {len(names) - most} more)" if len(names) > most else "")

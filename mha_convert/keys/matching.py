@@ -13,18 +13,19 @@ from typing import Any
 from .. import layouts
 from ..conversion import convert
 from ..errors import LayoutError, printable
+from ..options import Layout
 from ..records.layer import AttentionLayer, Layer
 from ..records.plan import Alignment, ModelAttention, Pair
 
 Shapes = Mapping[str, tuple[int, ...]]
-PLACEMENT = "drop-in"  # for a stock module: where nothing needs padding, it is the same as "projected"
+STOCK: Layout = "padded"  # the layout of a stock module: where nothing needs padding, it is the same as "mha"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """Names by which attention is recognised: the model's, by those of the layout that fills it."""
 
-    layout: str
+    layout: Layout
     names: Mapping[str, str]
 
     @property
@@ -33,7 +34,7 @@ class Form:
         return [name for name in self.names.values() if name.endswith("weight")]
 
 
-def linears(layout: str, **places: str) -> Form:
+def linears(layout: Layout, **places: str) -> Form:
     """A form of ``nn.Linear``s, by their names in the layout."""
     return Form(layout, {f"{own}.{kind}": f"{name}.{kind}" for own, name in places.items() for kind in KINDS})
 
@@ -45,7 +46,7 @@ def four(query: str, key: str, value: str, output: str) -> Form:
 
 def stock(*names: str) -> Form:
     """``nn.MultiheadAttention``, whose names are the layout's own."""
-    return Form("mha", {name: name for name in (*names, "in_proj_bias", "out_proj.weight", "out_proj.bias")})
+    return Form(STOCK, {name: name for name in (*names, "in_proj_bias", "out_proj.weight", "out_proj.bias")})
 
 
 KINDS = ("weight", "bias")
@@ -124,7 +125,6 @@ def align(layers: Sequence[Layer], shapes: Shapes, *, in_order: bool = True) -> 
         )
     return Alignment(
         pairs=tuple(pairs),
-        placement=PLACEMENT if used == {"mha"} else "projected",
         left_layers=tuple(left),
         left_places=tuple(place for place in found if not set_of([place]) & taken),
     )
@@ -206,11 +206,10 @@ def unnumbered(text: str) -> str:
 
 def fits(layer: AttentionLayer, place: ModelAttention, shapes: Shapes) -> bool:
     """Whether the layer gives exactly the tensors that are there, in their shapes."""
-    placement = PLACEMENT if place.layout == "mha" else "projected"
     if has_hidden_rules(layer) or layouts.refusals(layer, place.layout):
         return False
     try:
-        plan = layouts.plan([layer], layout=place.layout, placement=placement, prefix="")
+        plan = layouts.plan([layer], layout=place.layout, prefix="")
     except LayoutError:  # an identity that would fill the memory is no stock module
         return False
     return {tensor.key: tensor.shape for tensor in convert(plan)} == {

@@ -6,29 +6,13 @@ and not converted), or None. Types are asked in order; the first answer counts.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
-from ..errors import LayerError, listed, printable
-from ..records.layer import AnyAttention, AttentionLayer, AttentionRow, Layer, NotConverted, PlainLayer
+from ..errors import listed
+from ..records.layer import AnyAttention, AttentionLayer, AttentionRow, Findings, NotConverted, PlainLayer
 from ..records.source import Checkpoint, Group
-from . import (
-    attention as unprojected,
-)
-from . import (
-    companions,
-    layer_normalization,
-    multi_head_attention,
-)
-from . import (
-    described as hand_written,
-)
-from . import (
-    described_kernels as hand_written_rows,
-)
-from . import (
-    suspects as unclear,
-)
+from . import attention, companions, described, described_kernels, layer_normalization, multi_head_attention, suspects
 
 
 class LayerType(Protocol):
@@ -38,24 +22,11 @@ class LayerType(Protocol):
         """The layer in ``group``, if it is of this type."""
 
 
-LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, unclear, unprojected, hand_written)
+LAYER_TYPES: tuple[LayerType, ...] = (multi_head_attention, suspects, attention, described)
 COMPANIONS: tuple[companions.Companion, ...] = (layer_normalization.ROW,)
-KINDS = ("MultiHeadAttention", "GroupQueryAttention", *unprojected.KINDS, *(row.kind for row in COMPANIONS))
+KINDS = ("MultiHeadAttention", "GroupQueryAttention", *attention.KINDS, *(row.kind for row in COMPANIONS))
 
 MOST_NAMED = 4  # layers of one fact
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """Everything that is, or resembles, attention; and the other layers that can be converted by name.
-
-    ``unfit`` are layers of the kinds of ``companions`` that cannot be converted, each with the reason.
-    """
-
-    layers: tuple[AnyAttention, ...]
-    not_converted: tuple[NotConverted, ...]
-    companions: tuple[PlainLayer, ...] = ()
-    unfit: tuple[NotConverted, ...] = ()
 
 
 def find_layers(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> tuple[AnyAttention, ...]:
@@ -85,14 +56,14 @@ def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Finding
     Raises:
         LayerError: the arrays of a layer contradict its configuration, or a row does not fit the file.
     """
-    told = hand_written_rows.find(checkpoint.root, rows)
+    told = described_kernels.find(checkpoint.root, rows)
     found = visit(checkpoint.root, (), told)
     layers = [item for item in found if isinstance(item, AnyAttention)]
     taken = {variable.path for layer in layers for variable in layer.stored_variables}
     finished, named = dict[int, AttentionLayer](), set[str]()
     for group in checkpoint.root.walk() if told else ():
-        for described in told.get(id(group), []):
-            finished[id(described)], left = hand_written_rows.with_leftovers(described, group, taken)
+        for layer in told.get(id(group), []):
+            finished[id(layer)], left = described_kernels.with_leftovers(layer, group, taken)
             named |= left
     layers = [finished.get(id(layer), layer) for layer in layers]
     layers = merged(layers) if checkpoint.repeats_shared_layers else layers
@@ -137,7 +108,7 @@ def visit(
         return [*own, *below]
     if found:  # a layer may lie in one, or in a group of which the names made one
         return [found, *(item for item in below if isinstance(item, AnyAttention) or item.blocking)]
-    other = None if below else hand_written.match_by_name(group)
+    other = None if below else described.match_by_name(group)
     return [other] if other else below
 
 
@@ -192,24 +163,3 @@ def with_unique_names(layers: Sequence[Any]) -> tuple[Any, ...]:
         else item
         for item in layers
     )
-
-
-def select(layers: Sequence[Layer], names: Sequence[str] | None, others: Sequence[Layer] = ()) -> tuple[Layer, ...]:
-    """The layers called ``names``, in that order, from either list; all of ``layers`` for None.
-
-    Raises:
-        LayerError: a name is not among them, and the message lists those that are; or there is no name at all.
-    """
-    if names is None:
-        return tuple(layers)
-    if not names:
-        raise LayerError(
-            "Layers: an empty list, expected at least one name. Name one, or leave --layer (layers=) out for all."
-        )
-    by_name = {layer.name: layer for layer in (*others, *layers)}
-    unknown = [name for name in names if not isinstance(name, str) or name not in by_name]
-    if unknown:
-        known = ", ".join(printable(layer.name) for layer in layers) or "none"
-        more = f"; `mha-convert inspect` lists {len(others)} other layers" if others else ""
-        raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its attention layers are: {known}{more}.")
-    return tuple(by_name[name] for name in dict.fromkeys(names))

@@ -1,66 +1,65 @@
-"""Which PyTorch tensors hold this layer? A layout is one module: its rules are rows of data.
+"""Which PyTorch tensors hold this layer? A layout is one module, or one row of ``names``: its rules are rows of data.
 
-A layer without projections has the same few tensors in every layout (``unprojected``).
-
-A layout module has ``NAME``, ``REFUSALS`` (what it cannot hold) and ``lay_out(layer, placement, prefix)``.
+A kind of layer that has one form, such as attention without projections, has the same tensors in every layout.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from ..errors import LayoutError, printable
-from ..files.shell import option
+from ..files.shell import layer_options
+from ..options import OPTIONS, Dtype, check_word, dtype_name
+from ..options import Layout as LayoutName
 from ..records.layer import AttentionLayer, Layer
 from ..records.plan import LayerPlan, Plan
-from . import attention as unprojected
-from . import layer_normalization, linear, mha, qkv
-from . import names as separate
+from . import attention, encoder, layer_normalization, linear, mha, names, padded, qkv
 from .patterns import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from .refusals import Refusal
 
 __all__ = [
     "BIAS",
     "DTYPES",
+    "FAMILIES",
     "LAYOUTS",
-    "NAMES",
     "OF_KIND",
     "OUTPUT_BIAS",
     "OUTPUT_WEIGHT",
-    "PLACEMENTS",
     "WEIGHT",
     "Layout",
     "key_prefix",
     "plan",
     "refusals",
-    "selection",
 ]
 
 
 class Layout(Protocol):
-    """What a layout module offers."""
+    """What a layout offers."""
 
-    NAME: str
-    REFUSALS: tuple[Refusal, ...]
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of a module
+        """What ``--layout`` takes."""
 
-    def lay_out(self, layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
+    @property
+    def REFUSALS(self) -> tuple[Refusal, ...]:  # noqa: N802
+        """What it cannot hold."""
+
+    def lay_out(self, layer: AttentionLayer, prefix: str) -> LayerPlan:
         """Where the layer's numbers go."""
 
 
-LAYOUTS: tuple[Layout, ...] = (mha, linear, qkv, separate)
+LAYOUTS: tuple[Layout, ...] = (mha, padded, linear, qkv, encoder, *names.FAMILIES)
+FAMILIES = tuple(family.NAME for family in names.FAMILIES)
 LayOut = Callable[[Any, str], LayerPlan]
 # How each kind is laid out; None is as the layout that was asked for has it, all others have one form.
 OF_KIND: Mapping[str, LayOut | None] = {
     "MultiHeadAttention": None,
     "GroupQueryAttention": None,
-    "Attention": unprojected.lay_out,
-    "AdditiveAttention": unprojected.lay_out,
+    "Attention": attention.lay_out,
+    "AdditiveAttention": attention.lay_out,
     "LayerNormalization": layer_normalization.lay_out,
 }
-NAMES = separate.WORDS
-DTYPES = ("float32", "float16", "bfloat16", "float64")
-PLACEMENTS = mha.PLACEMENTS
+DTYPES = OPTIONS["dtype"].words
 NAME_FIELD = "{name}"
 MOST_ADDED = 1 << 30  # 4 GB in float32
 
@@ -73,65 +72,37 @@ def takes_layouts(kind: str) -> bool:
 def plan(
     layers: Sequence[Layer],
     *,
-    layout: str = "mha",
-    placement: str = "projected",
-    names: str | None = None,
+    layout: LayoutName = "mha",
     prefix: str | None = None,
-    dtype: str | None = None,
+    dtype: Dtype | Any = None,
 ) -> Plan:
     """Decide where every number goes; nothing is read.
 
     Args:
         layers: from ``find_layers``.
-        layout: ``"mha"``, ``"linear"``, ``"qkv"`` or ``"separate"``.
-        placement: ``"projected"`` or ``"drop-in"``; only layout ``mha`` has the choice.
-        names: whose names layout ``separate`` takes: ``"bart"`` (None), ``"llama"``, ``"bert"``, ``"vit"``,
-            ``"distilbert"`` or ``"t5"``; no other layout has the choice.
+        layout: a word of ``--layout``, see ``docs/layouts.md``.
         prefix: what stands before a layer's keys; ``{name}`` is the layer's name. None is ``"{name}"``, ``""`` gives
             the bare keys of one module.
-        dtype: of the target; None keeps each layer's own.
+        dtype: of the target: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``, or PyTorch's own; None keeps
+            each layer's.
 
     Raises:
-        LayoutError: no such layout, placement, names or dtype; a layer that does not fit; two layers that claim one
-            key.
+        LayoutError: no such layout or dtype; a layer that does not fit; two layers that claim one key.
     """
-    lay_out = choose(layout).lay_out
-    check_word("placement", placement, PLACEMENTS)
-    if layout == separate.NAME:
-        names = separate.DEFAULT if names is None else names
-        check_word("names", names, NAMES)
-        separate.refuse_unsaid_scale(layers, names)
-        lay_out = partial(separate.lay_out, names=names)
-    elif names is not None:
-        raise LayoutError(
-            f"Names '{printable(names)}': layout '{layout}' has its own, only 'separate' has a choice. "
-            "Give --layout separate, or leave --names out."
-        )
-    if dtype is not None:
-        check_word("dtype", dtype, DTYPES)
+    lay_out, kept = choose(layout).lay_out, dtype_name(dtype)
+    check_word("dtype", kept, DTYPES)
     refuse([(layer, refusals(layer, layout)) for layer in layers], layout)
-    asked = partial(in_layout, lay_out, placement)
-    plans = tuple((OF_KIND[layer.kind] or asked)(layer, key_prefix(layer.name, prefix)) for layer in layers)
+    forms: list[LayOut] = [OF_KIND[layer.kind] or lay_out for layer in layers]
+    plans = tuple(form(layer, key_prefix(layer.name, prefix)) for form, layer in zip(forms, layers, strict=True))
     check_unique(plans)
-    check_price(plans)
-    return Plan(layout=layout, placement=placement, names=names, dtype=dtype, layers=plans)
-
-
-def in_layout(lay_out: Callable[..., LayerPlan], placement: str, layer: Layer, prefix: str) -> LayerPlan:
-    """A layer that has a form in every layout."""
-    return lay_out(layer, placement, prefix)
+    check_cost(plans)
+    return Plan(layout=layout, dtype=kept, layers=plans)
 
 
 def choose(layout: str) -> Layout:
     """The module of a layout."""
     check_word("layout", layout, tuple(module.NAME for module in LAYOUTS))
     return next(module for module in LAYOUTS if layout == module.NAME)
-
-
-def check_word(subject: str, word: str, words: Sequence[str]) -> None:
-    """Refuse a word that is not among ``words``."""
-    if word not in words:
-        raise LayoutError(f"No {subject} '{printable(word)}'. Choose one of: {', '.join(words)}.")
 
 
 def refusals(layer: Layer, layout: str) -> tuple[Refusal, ...]:
@@ -149,16 +120,10 @@ def refuse(found: list[tuple[Layer, tuple[Refusal, ...]]], layout: str) -> None:
     steps = list(dict.fromkeys(reason.next_step for _, reasons in found for reason in reasons))
     fitting = [layer.name for layer, reasons in found if not reasons]
     if fitting:
-        steps.append(f"To convert the rest, give {selection(fitting)}")
+        steps.append(f"To convert the rest, give {layer_options(fitting)}")
     nowhere = all(refusals(layer, module.NAME) for layer, reasons in found if reasons for module in LAYOUTS)
     subject = "No layout holds" if nowhere else f"Layout '{layout}' cannot hold"
     raise LayoutError(f"{subject} this: {'; '.join(facts)}. {'. '.join(steps)}.")
-
-
-def selection(names: Sequence[str], most: int = 4) -> str:
-    """The ``--layer`` options that name some layers, shortened where they are more than ``most``."""
-    shown = [option("--layer", name) for name in names[:most]]
-    return " ".join(shown) + (f" (and {len(names) - most} more)" if len(names) > most else "")
 
 
 def key_prefix(name: str, prefix: str | None) -> str:
@@ -194,7 +159,7 @@ def check_unique(plans: Sequence[LayerPlan]) -> None:
             owners[key] = name
 
 
-def check_price(plans: Sequence[LayerPlan]) -> None:
+def check_cost(plans: Sequence[LayerPlan]) -> None:
     """Refuse an identity that would fill the memory and means nothing."""
     for item in plans:
         added = sum(math.prod(p.shape) for rule in item.rules for p in rule.pieces if p.made == "identity")

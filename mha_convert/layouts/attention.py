@@ -3,7 +3,6 @@
 from ..records.layer import UnprojectedAttention
 from ..records.plan import LayerPlan, ModuleSpec, Piece, Rule
 
-PLACEMENT = "unprojected"
 AS_IT_IS = "... -> ..."
 RULES = (
     Rule("scale", (Piece("scale", AS_IT_IS),)),
@@ -12,11 +11,10 @@ RULES = (
 
 
 def lay_out(layer: UnprojectedAttention, prefix: str) -> LayerPlan:
-    """The layer's rules and module; neither layout nor placement makes a difference."""
+    """The layer's rules and module; no layout makes a difference."""
     return LayerPlan(
         layer=layer,
         prefix=prefix,
-        placement=PLACEMENT,
         rules=tuple(rule for rule in RULES if rule.target in layer.arrays),
         module=module(layer),
     )

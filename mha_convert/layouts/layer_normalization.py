@@ -19,7 +19,6 @@ def lay_out(layer: PlainLayer, prefix: str) -> LayerPlan:
     return LayerPlan(
         layer=layer,
         prefix=prefix,
-        placement=layer.kind,
         rules=(*weight, *((BIAS,) if has_shift else ())),
         module=ModuleSpec(
             class_name="LayerNorm",

@@ -37,13 +37,13 @@ RULES = (
 )
 
 
-def lay_out(layer: AttentionLayer, placement: str, prefix: str, *, divides_scores: bool = True) -> LayerPlan:
-    """The layer's rules and module; ``placement`` makes no difference here."""
+def lay_out(layer: AttentionLayer, prefix: str, *, divides_scores: bool = True) -> LayerPlan:
+    """The layer's rules and module; without ``divides_scores`` the query carries Keras' ``1/sqrt(key_dim)``."""
     divisor = layer.key_dim if divides_scores else 1
     return LayerPlan(
         layer=layer,
         prefix=prefix,
-        placement="linear",
+        layout=NAME,
         rules=with_factor(tuple(rule for rule in RULES if is_present(rule, layer)), layer.query_factor(divisor)),
         module=module(layer),
     )

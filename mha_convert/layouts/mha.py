@@ -28,7 +28,6 @@ from .patterns import (
 from .refusals import GATED, UNKNOWN_AXES, WINDOWED, Refusal
 
 NAME = "mha"
-PLACEMENTS = ("projected", "drop-in")
 REFUSALS: tuple[Refusal, ...] = (GATED, WINDOWED, *UNKNOWN_AXES)
 WRAPPED = "attention."
 TIME_AXIS = (1,)
@@ -50,14 +49,12 @@ OUTPUT_PROJECTION = (
 class Placement:
     """Where a layer's projections go: inside ``nn.MultiheadAttention``, or into an ``nn.Linear`` around it."""
 
-    name: str
     head_size: int
     embed_dim: int
     query_outside: bool
     output_outside: bool
     packed: bool
     attention_axes: tuple[int, ...] | None = None
-    misfit: str | None = None
 
     @property
     def wrapped(self) -> bool:
@@ -65,45 +62,59 @@ class Placement:
         return self.query_outside or self.output_outside or self.attention_axes is not None
 
 
-def place(layer: AttentionLayer, placement: str) -> Placement:
-    """The sizes and places; ``misfit`` says why ``drop-in`` was not possible."""
-    needed = max(layer.key_dim, layer.value_dim)
+def other_axes(layer: AttentionLayer) -> tuple[int, ...] | None:
+    """The axes that the layer attends over; None for the one time axis of inputs of rank 3."""
+    return None if (layer.attended_axes, layer.rank) == (TIME_AXIS, 3) else layer.attended_axes
+
+
+def width_of_heads(layer: AttentionLayer) -> int | None:
+    """The size of a head that makes ``embed_dim`` the query's width; None where Keras' heads do not fit into it."""
     features, heads = layer.query_features, layer.num_heads
-    head_size, misfit = needed, None
-    axes = None if (layer.attended_axes, layer.rank) == (TIME_AXIS, 3) else layer.attended_axes
-    if placement == "drop-in" and axes is not None:
-        placement, misfit = "projected", f"drop-in does not fit: it attends over axes {axes}; projected instead"
-    if placement == "drop-in":
-        if features % heads == 0 and features // heads >= needed:
-            head_size = features // heads
-        else:
-            placement, misfit = (
-                "projected",
-                f"drop-in does not fit: width {features} is not {heads} heads of {needed} or more; projected instead",
-            )
-    embed_dim = heads * head_size
+    size = features // heads
+    return size if features % heads == 0 and size >= max(layer.key_dim, layer.value_dim) else None
+
+
+def misfit(layer: AttentionLayer) -> str | None:
+    """Why heads cannot be padded to the query's width; None where they can."""
+    axes = other_axes(layer)
+    if axes is not None:
+        return f"padded does not fit: it attends over axes {axes}"
+    if width_of_heads(layer) is None:
+        needed = max(layer.key_dim, layer.value_dim)
+        return f"padded does not fit: width {layer.query_features} is not {layer.num_heads} heads of {needed} or more"
+    return None
+
+
+def place(layer: AttentionLayer, head_size: int | None = None) -> Placement:
+    """The sizes and places; of heads of the size that they need, for None."""
+    head_size = head_size or max(layer.key_dim, layer.value_dim)
+    embed_dim = layer.num_heads * head_size
     return Placement(
-        name=placement,
         head_size=head_size,
         embed_dim=embed_dim,
-        query_outside=features != embed_dim,
+        query_outside=layer.query_features != embed_dim,
         output_outside=layer.output_shape != (embed_dim,),
         packed=layer.key_features == layer.value_features == embed_dim,
-        attention_axes=axes,
-        misfit=misfit,
+        attention_axes=other_axes(layer),
     )
 
 
-def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
+def lay_out(layer: AttentionLayer, prefix: str) -> LayerPlan:
     """The layer's rules and module."""
-    placed = place(layer, placement)
+    return laid_out(layer, prefix, place(layer))
+
+
+def laid_out(
+    layer: AttentionLayer, prefix: str, placed: Placement, *, layout: str = NAME, misfit: str | None = None
+) -> LayerPlan:
+    """The rules and module of a placement."""
     return LayerPlan(
         layer=layer,
         prefix=prefix,
-        placement=placed.name,
+        layout=layout,
         rules=tuple(filled(rule, layer, placed) for rule in rules(layer, placed)),
         module=module(layer, placed),
-        misfit=placed.misfit,
+        misfit=misfit,
     )
 
 

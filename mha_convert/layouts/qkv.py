@@ -55,13 +55,13 @@ RULES = (
 )
 
 
-def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
-    """The layer's rules and module; ``placement`` makes no difference here."""
+def lay_out(layer: AttentionLayer, prefix: str) -> LayerPlan:
+    """The layer's rules and module."""
     rules = tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias"))
     return LayerPlan(
         layer=layer,
         prefix=prefix,
-        placement=NAME,
+        layout=NAME,
         rules=with_factor(rules, layer.query_factor(layer.key_dim)),
         module=ModuleSpec(
             class_name="FusedMultiheadAttention",

@@ -460,3 +460,16 @@ class NotConverted:
     blocking: bool
     described: Described = "never"
     variables: tuple[Variable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that is, or resembles, attention; and the other layers that can be converted by name.
+
+    ``unfit`` are layers of the kinds of ``companions`` that cannot be converted, each with the reason.
+    """
+
+    layers: tuple[AnyAttention, ...]
+    not_converted: tuple[NotConverted, ...]
+    companions: tuple[PlainLayer, ...] = ()
+    unfit: tuple[NotConverted, ...] = ()

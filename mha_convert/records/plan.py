@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .layer import AttentionLayer, Layer
-from .source import Array
+from .source import Array, Checkpoint
+
+if TYPE_CHECKING:
+    from ..options import Layout
 
 Made = Literal["identity", "zeros", "ones"]
 
@@ -67,15 +70,16 @@ class ModuleSpec:
 class LayerPlan:
     """How one layer is laid out: where its tensors go, by which rules, for which module.
 
-    ``misfit`` is None, or says why the placement that was asked for does not fit this layer and which one was taken.
+    ``layout`` is the one that was used, None for a kind of layer that has one form; ``misfit`` is None, or says why
+    the layout that was asked for does not fit this layer.
     ``renamed`` has the whole key of each rule's target where renames changed one, and is empty otherwise.
     """
 
     layer: Layer
     prefix: str
-    placement: str
     rules: tuple[Rule, ...]
     module: ModuleSpec
+    layout: str | None = None
     misfit: str | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
 
@@ -88,12 +92,10 @@ class LayerPlan:
 class Plan:
     """A whole conversion, checked before any array is read.
 
-    ``names`` are those of layout ``separate``, None for the others; ``dtype`` None keeps each layer's own.
+    ``dtype`` None keeps each layer's own.
     """
 
-    layout: str
-    placement: str
-    names: str | None = None
+    layout: "Layout"
     dtype: str | None
     layers: tuple[LayerPlan, ...]
 
@@ -106,7 +108,7 @@ class ModelAttention:
     """
 
     prefix: str
-    layout: str
+    layout: "Layout"
     keys: Mapping[str, str]
     others: tuple[str, ...] = ()
 
@@ -128,13 +130,14 @@ class Alignment:
     """
 
     pairs: tuple[Pair, ...]
-    placement: str
     left_layers: tuple[tuple[str, str], ...]
     left_places: tuple[ModelAttention, ...]
     notes: tuple[str, ...] = ()
+    source: Checkpoint | None = None
+    like: str = ""
 
     @property
-    def layout(self) -> str:
+    def layout(self) -> "Layout":
         """The layout of all pairs."""
         return self.pairs[0].place.layout if self.pairs else "mha"
 

@@ -11,7 +11,7 @@ from ..files.locations import name_of
 from ..records.plan import LayerPlan, ModuleSpec, Plan
 from ..records.source import Checkpoint
 
-FORM = 1
+FORM = 2
 MOST_TEXT = 32 << 20  # characters; a layer has some 500
 MOST_PARTS = 1_000_000  # objects, lists and values; a layer has some 25
 # Where a target came from: another file of the same model proves it as well.
@@ -40,8 +40,6 @@ class TargetDescription:
 
     source: str
     layout: str
-    placement: str
-    names: str | None
     dtype: str | None
     layers: tuple[LayerDescription, ...]
 
@@ -58,8 +56,6 @@ def describe_plan(plan: Plan, source: Checkpoint) -> str:
         "source": name_of(source.path),
         "keras_version": source.keras_version,
         "layout": plan.layout,
-        "placement": plan.placement,
-        "names": plan.names,
         "dtype": plan.dtype,
         "layers": [describe_layer(item) for item in plan.layers],
     }
@@ -107,8 +103,6 @@ def parse_description(text: str | None, path: Path) -> TargetDescription:
         described = TargetDescription(
             source=word(document, "source"),
             layout=word(document, "layout"),
-            placement=word(document, "placement"),
-            names=word_or_none(document, "names"),
             dtype=word_or_none(document, "dtype"),
             layers=tuple(map(parse_layer, document["layers"])),
         )

@@ -9,7 +9,7 @@ from ..errors import listed, printable
 from ..files.shell import command
 from ..records.plan import Alignment, LayerPlan, Pair, Piece, Plan, Rule
 from ..records.proof import Conversion, Ledger
-from ..records.source import Checkpoint
+from ..records.said import KeyList
 from .inspection import (
     HEADINGS,
     cost_note,
@@ -136,8 +136,8 @@ def cost_lines(report: Conversion) -> list[str]:
     return cost_note(report.plan.layout, sum(entry.source for entry in entries), added)
 
 
-def alignment_as_text(alignment: Alignment, checkpoint: Checkpoint, like: str) -> Document:
-    """What ``convert --like`` proposes."""
+def alignment_as_text(alignment: Alignment) -> Document:
+    """What ``match`` shows."""
     rows = tuple(
         (
             printable(pair.layer.name, 60),
@@ -147,7 +147,10 @@ def alignment_as_text(alignment: Alignment, checkpoint: Checkpoint, like: str) -
         )
         for pair in alignment.pairs
     )
-    parts: list[str | Table] = [f"{title(checkpoint)} → like {printable(like)}", ""]
+    parts: list[str | Table] = [
+        f"{alignment.source and title(alignment.source)} → like {printable(alignment.like)}",
+        "",
+    ]
     parts += [Table(("layer", "place in the model", "told by", "num_heads"), rows), ""] if rows else []
     parts += [
         f"Beside it, and not filled: {printable(', '.join(pair.place.others[:4]))}"
@@ -167,13 +170,12 @@ def evidence(pair: Pair) -> str:
     return "shapes" if pair.alike == 1 else f"shapes, and order among {pair.alike}"
 
 
-def alignment_as_json(alignment: Alignment, checkpoint: Checkpoint, like: str) -> dict[str, Any]:
-    """The stable form of ``convert --like --json``."""
+def alignment_as_json(alignment: Alignment) -> dict[str, Any]:
+    """The stable form of ``match --json``."""
     return {
-        "source": checkpoint.path,
-        "like": like,
+        "source": alignment.source and alignment.source.path,
+        "like": alignment.like,
         "layout": alignment.layout,
-        "placement": alignment.placement,
         "pairs": [
             {"layer": pair.layer.name, "prefix": pair.place.prefix, "alike": pair.alike, "keys": dict(pair.place.keys)}
             for pair in alignment.pairs
@@ -184,36 +186,34 @@ def alignment_as_json(alignment: Alignment, checkpoint: Checkpoint, like: str) -
     }
 
 
-def keys_as_text(checkpoint: Checkpoint, plan: Plan) -> Document:
-    """What ``convert --list-keys`` says: every tensor of the target, and what it would be made of."""
+def keys_as_text(keys: KeyList) -> Document:
+    """What ``keys`` says: every tensor of the target, and what it would be made of."""
     rows = tuple(
         (printable(row["key"], 120), str(tuple(row["shape"])), row["dtype"], printable(", ".join(row["sources"]), 200))
-        for row in key_rows(plan)
+        for row in key_rows(keys.plan)
     )
     last = "Nothing was converted or written."
-    return [f"{title(checkpoint)} → {len(rows)} keys", "", Table(("key", "shape", "dtype", "from"), rows), "", last]
+    return [f"{title(keys.source)} → {len(rows)} keys", "", Table(("key", "shape", "dtype", "from"), rows), "", last]
 
 
-def keys_as_json(checkpoint: Checkpoint, plan: Plan) -> dict[str, Any]:
-    """The stable form of ``convert --list-keys --json``."""
+def keys_as_json(keys: KeyList) -> dict[str, Any]:
+    """The stable form of ``keys --json``."""
     return {
-        "source": checkpoint.path,
-        "layout": plan.layout,
-        "placement": plan.placement,
-        "names": plan.names,
-        "dtype": plan.dtype,
-        "keys": key_rows(plan),
+        "source": keys.source.path,
+        "layout": keys.plan.layout,
+        "dtype": keys.plan.dtype,
+        "keys": key_rows(keys.plan),
     }
 
 
 def key_rows(plan: Plan) -> list[dict[str, Any]]:
     """One object per tensor."""
-    return [key_row(rule, item, plan) for item in plan.layers for rule in item.rules]
+    return [key_row(rule, item, plan.dtype or item.layer.dtype) for item in plan.layers for rule in item.rules]
 
 
-def key_row(rule: Rule, item: LayerPlan, plan: Plan) -> dict[str, Any]:
+def key_row(rule: Rule, item: LayerPlan, dtype: str) -> dict[str, Any]:
     """A tensor, described and not made."""
-    tensor = describe(rule, item, plan.dtype or item.layer.dtype)
+    tensor = describe(rule, item, dtype)
     return {
         "key": tensor.key,
         "shape": list(tensor.shape),
@@ -237,8 +237,6 @@ def report_as_json(report: Conversion) -> dict[str, Any]:
         "format": report.source.format,
         "keras_version": report.source.keras_version,
         "layout": report.plan.layout,
-        "placement": report.plan.placement,
-        "names": report.plan.names,
         "dtype": report.plan.dtype,
         "reference": report.reference,
         "proven": report.proven,
@@ -257,7 +255,7 @@ def plan_as_json(item: LayerPlan, entry: Ledger) -> dict[str, Any]:
     return {
         "name": item.layer.name,
         "prefix": item.prefix,
-        "placement": item.placement,
+        "layout": item.layout,
         "module": item.module.class_name,
         "arguments": dict(item.module.arguments),
         "keys": [item.key(rule.target) for rule in item.rules],

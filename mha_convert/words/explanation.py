@@ -1,10 +1,56 @@
 """``explain``: for people, how one layer's arrays become PyTorch tensors, with the layer's own numbers."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ..errors import printable
+from ..files.shell import file, option
+from ..options import OPTIONS
 from ..records.plan import LayerPlan
+from ..records.said import Explanation
+from .conversion import key_row
 from .kinds import OF_KIND
+from .table import Document
+
+
+def explanation_as_text(explained: Explanation) -> Document:
+    """What ``explain`` says, layers that are alike once."""
+    return [explanation(items, arguments(explained)) for items in alike(explained.plans)]
+
+
+def explanation_as_json(explained: Explanation) -> dict[str, Any]:
+    """The stable form of ``explain --json``: each layer with its tensors, and the text for people."""
+    return {
+        "source": explained.source.path,
+        "layers": [
+            {
+                "name": item.layer.name,
+                "kind": item.layer.kind,
+                "layout": item.layout,
+                "module": item.module.class_name,
+                "arguments": dict(item.module.arguments),
+                "keys": [key_row(rule, item, item.layer.dtype) for rule in item.rules],
+                "text": explanation([item], arguments(explained)),
+            }
+            for item in explained.plans
+        ],
+    }
+
+
+def arguments(explained: Explanation) -> str:
+    """The source, and the options that show what is in it, as a command of convert takes them."""
+    asked = explained.options
+    rows = (
+        asked.attention if isinstance(asked.attention, list | tuple) else [asked.attention] if asked.attention else []
+    )
+    texts = [row for row in rows if not isinstance(row, dict)]
+    return " ".join(
+        (
+            file(explained.source.path),
+            *([option(OPTIONS["config"].flag, asked.config)] if asked.config else []),
+            *(option(OPTIONS["attention"].flag, row) for row in texts),
+        )
+    )
 
 
 def explanation(items: Sequence[LayerPlan], source: str) -> str:

@@ -5,8 +5,9 @@ from typing import Any
 
 from .. import layouts
 from ..errors import printable
-from ..layers import Findings, told_once
-from ..records.layer import Layer, NotConverted
+from ..layers import told_once
+from ..records.layer import Findings, Layer, NotConverted
+from ..records.said import Inspection
 from ..records.source import Checkpoint, Variable
 from .kinds import OF_KIND, SECTIONS, by_section
 from .table import Document, Table
@@ -24,8 +25,9 @@ FORMATS = {
 }
 
 
-def inspection_as_text(checkpoint: Checkpoint, findings: Findings) -> Document:
+def inspection_as_text(inspection: Inspection) -> Document:
     """What ``inspect`` says."""
+    checkpoint, findings = inspection.source, inspection.findings
     parts: list[str | Table] = [title(checkpoint), *unknown_line(checkpoint), ""]
     for number, layers in enumerate(filter(None, by_section(everything(findings)).values())):
         parts += [""] if number else []
@@ -149,8 +151,9 @@ def variables_line(checkpoint: Checkpoint, findings: Findings) -> str:
     return f"Variables: {', '.join(parts)}."
 
 
-def inspection_as_json(checkpoint: Checkpoint, findings: Findings) -> dict[str, Any]:
+def inspection_as_json(inspection: Inspection) -> dict[str, Any]:
     """The stable form of ``inspect --json``; documented in ``docs/cli.md``."""
+    checkpoint, findings = inspection.source, inspection.findings
     sections = by_section(everything(findings))
     return {
         "source": checkpoint.path,

@@ -8,15 +8,19 @@ from .. import layouts
 from ..conversion import convert, describe, is_rescaled, ledger
 from ..errors import LayoutError, printable
 from ..files.shell import option
-from ..layouts import BIAS, OUTPUT_BIAS, OUTPUT_WEIGHT, PLACEMENTS, WEIGHT
+from ..layouts import BIAS, FAMILIES, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
+from ..options import DEFAULTS, Layout
 from ..records.layer import AttentionLayer
 from ..records.plan import LayerPlan, Piece
 from .table import Document, Table, plain_table
 
 LEGEND = (
-    "inputs: width of query, key and value. projected, drop-in, linear: what holds the layer in PyTorch, and the "
-    "parameters that it adds. stock: nn.MultiheadAttention alone; q, out: with an nn.Linear before, behind it."
+    "inputs: width of query, key and value. mha, padded, linear: what holds the layer in this layout, and the "
+    "parameters that it adds. stock: nn.MultiheadAttention alone; q, out: with an nn.Linear before or after it."
 )
+
+STOCK: tuple[Layout, ...] = ("mha", "padded")  # what holds any layer in nn.MultiheadAttention
+ALIKE = (*STOCK, "encoder")  # whose module is nn.MultiheadAttention, alone or not
 
 
 def section(layers: Sequence[AttentionLayer]) -> Document:
@@ -32,8 +36,7 @@ def section(layers: Sequence[AttentionLayer]) -> Document:
         "bias",
         "dtype",
         "parameters",
-        "projected",
-        "drop-in",
+        *STOCK,
         "linear",
     )
     return [Table(headings, tuple(layer_row(layer) for layer in layers)), "", LEGEND]
@@ -55,15 +58,14 @@ def layer_row(layer: AttentionLayer) -> tuple[str, ...]:
         "yes" if layer.use_bias else "no",
         layer.dtype if layer.storage == layer.dtype else f"{layer.storage} → {layer.dtype}",
         f"{layer.parameters:,}",
-        placement_cell(layer, "projected"),
-        placement_cell(layer, "drop-in"),
+        *(layout_cell(layer, layout) for layout in STOCK),
         linear_cell(layer),
     )
 
 
-def placement_cell(layer: AttentionLayer, placement: str) -> str:
+def layout_cell(layer: AttentionLayer, layout: Layout) -> str:
     """``stock +0``, ``q, out +1,200``, or why not."""
-    facts = placement_facts(layer, placement)
+    facts = layout_facts(layer, layout)
     if facts is None:
         return "refused"
     if facts["misfit"]:
@@ -83,10 +85,10 @@ def linear_cell(layer: AttentionLayer) -> str:
     return "refused" if layouts.refusals(layer, "linear") else "+0"
 
 
-def placement_facts(layer: AttentionLayer, placement: str) -> dict[str, Any] | None:
-    """A placement and what it adds; None where the layout refuses the layer."""
+def layout_facts(layer: AttentionLayer, layout: Layout) -> dict[str, Any] | None:
+    """What a layout of ``nn.MultiheadAttention`` adds to a layer; None where it refuses the layer."""
     try:
-        chosen = layouts.plan([layer], placement=placement, prefix="")
+        chosen = layouts.plan([layer], layout=layout, prefix="")
     except LayoutError:
         return None
     (item,) = chosen.layers
@@ -138,7 +140,7 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
         "dropout": layer.dropout,
         "scale": layer.scale,
         "call_options": list(layer.call_options),
-        "placements": {name: placement_facts(layer, name) for name in layouts.PLACEMENTS},
+        "layouts": {layout: layout_facts(layer, layout) for layout in STOCK},
         "refusals": [refusal.text(layer) for refusal in layouts.refusals(layer, "mha")],
         "cautions": list(layer.cautions),
         "doubt": layer.doubt,
@@ -148,15 +150,15 @@ def layer_as_json(layer: AttentionLayer) -> dict[str, Any]:
 
 def added(layer: AttentionLayer) -> int | None:
     """How many numbers the default layout adds to the layer; None where it refuses it."""
-    facts = placement_facts(layer, "projected")
+    facts = layout_facts(layer, "mha")
     return None if facts is None else int(facts["added_parameters"])
 
 
 def module_call(item: LayerPlan) -> str:
     """The module as one would make it, with its sizes."""
     layer: Any = item.layer
-    if item.placement not in PLACEMENTS:
-        sizes = (layer.num_heads, layer.key_dim) + (() if item.placement == "qkv" else (layer.value_dim,))
+    if item.layout not in ALIKE:
+        sizes = (layer.num_heads, layer.key_dim) + (() if item.layout == "qkv" else (layer.value_dim,))
         return f"{item.module.class_name}({', '.join(map(str, sizes))})"
     stock = f"nn.MultiheadAttention({item.module.arguments['embed_dim']}, {layer.num_heads})"
     around = projections(item)
@@ -164,10 +166,10 @@ def module_call(item: LayerPlan) -> str:
 
 
 def explained(item: LayerPlan, source: str) -> Iterator[str]:
-    """Formula, placement, tensors, traps, and the lines to convert, load and call it."""
+    """Formula, module, tensors, traps, and the lines to convert, load and call it."""
     layer: Any = item.layer
     yield from keras_part(layer)
-    yield from placement_part(item, layer)
+    yield from module_part(item, layer)
     yield from tensors_part(item, layer)
     yield from traps_part(layer)
     yield from code_part(item, layer, source)
@@ -232,27 +234,27 @@ def factor_line(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
 # Layouts of nn.Linear and scaled_dot_product_attention; one that has no row here is shown by its module alone.
 LINEARS = {
     "linear": "four nn.Linear in Keras' own sizes",
-    "separate": "four nn.Linear in Keras' own sizes",
+    **dict.fromkeys(FAMILIES, "four nn.Linear in Keras' own sizes"),
     "qkv": "one nn.Linear for query, key and value, one for the output",
 }
 
 
-def placement_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
+def module_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     """Which module takes it, and why."""
-    if item.placement in PLACEMENTS:
+    if item.layout in ALIKE:
         yield from stock_part(item, layer)
-    elif item.placement in LINEARS:
+    elif item.layout in LINEARS:
         divides = item.module.arguments.get("divides_scores", True)
         scale = f"1 / sqrt({layer.key_dim})" if divides else "1"
         gate = ", one more for the gate," if layer.gate else ""
-        yield f"In PyTorch (layout {item.placement}): {LINEARS[item.placement]}{gate} and scaled_dot_product_attention"
+        yield f"In PyTorch (layout {item.layout}): {LINEARS[item.layout]}{gate} and scaled_dot_product_attention"
         yield f"with scale = {scale}; no parameter is added."
         yield from factor_line(item, layer)
         if not divides and layer.scale is None:
             yield f"  The query is multiplied by sqrt(1 / {layer.key_dim}) = {query_factor(item):.6g} instead."
     else:
         arguments = ", ".join(f"{name}={value!r}" for name, value in item.module.arguments.items())
-        yield f"In PyTorch (layout {item.placement}): {item.module.class_name}({arguments})."
+        yield f"In PyTorch (layout {item.layout}): {item.module.class_name}({arguments})."
     yield ""
 
 
@@ -262,7 +264,7 @@ def stock_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     embed, heads = item.module.arguments["embed_dim"], layer.num_heads
     head_size = embed // heads
     company = "with nn.Linear around it" if around else "alone"
-    yield f"In PyTorch (layout mha, {item.placement}): nn.MultiheadAttention({embed}, {heads}), {company}."
+    yield f"In PyTorch (layout {item.layout}): nn.MultiheadAttention({embed}, {heads}), {company}."
     yield (
         f"  It has one head size, embed_dim / num_heads = {embed} / {heads} = {head_size}, and scales by "
         f"1 / sqrt({head_size})."
@@ -357,9 +359,7 @@ def traps_part(layer: AttentionLayer) -> Iterator[str]:
 
 def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[str]:
     """The few lines to load and call it."""
-    choice = f" --layout {item.placement}"
-    if item.placement in PLACEMENTS:
-        choice = " --placement drop-in" if item.placement == "drop-in" else ""
+    choice = "" if item.layout == DEFAULTS["layout"] else f" --layout {item.layout}"
     yield "Convert, load and call:"
     yield f"  $ mha-convert convert {source} attention.safetensors {option('--layer', layer.name)} --prefix ''{choice}"
     yield ""

@@ -1,0 +1,226 @@
+"""The verbs for one file. Each parses, calls the library and prints its result."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..options import ConvertOptions, LayoutOptions, PlanOptions, ProofOptions, SourceOptions
+from .options import Json, Overwrite, Proof, Source, taking
+from .screen import print_json, progress, show
+
+EPILOG = (
+    "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
+    "2: wrong usage; 130: interrupted; 141: whoever read the output stopped."
+)
+app = typer.Typer(
+    name="mha-convert",
+    help="Move Keras MultiHeadAttention weights to PyTorch, and prove that nothing changed on the way.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def example(*lines: str) -> str:
+    """The end of a verb's help."""
+    return "Example: " + "; ".join(lines)
+
+
+def show_version(asked: bool) -> None:
+    """Print the version and stop."""
+    if asked:
+        from .. import __version__
+
+        typer.echo(f"mha-convert {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of all verbs."""
+
+
+@app.command(epilog=example("mha-convert inspect model.keras"))
+@taking(SourceOptions)
+def inspect(source: Source, *, as_json: Json = False, **options: Any) -> None:
+    """List the attention layers of a saved Keras model, with their sizes and what each layout adds."""
+    start_hdf5()
+    from ..pipeline import inspect_file
+    from ..words.inspection import inspection_as_json, inspection_as_text
+
+    found = inspect_file(source, **options)
+    answer(found, inspection_as_json, inspection_as_text, as_json)
+
+
+@app.command(
+    epilog=example(
+        "mha-convert convert model.keras attention.safetensors",
+        "mha-convert convert model.keras one.pt --layer encoder/attn --prefix ''",
+    )
+)
+@taking(ConvertOptions)
+def convert(
+    source: Source,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="Ends in .safetensors or .pt; may be a URL.",
+            show_default="<source's name>.safetensors in this folder",
+        ),
+    ] = None,
+    *,
+    module: Annotated[
+        Path | None,
+        typer.Option(
+            "--module",
+            metavar="FILE.py",
+            help="Also write the modules that load the target, as source that needs torch alone.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Convert the attention layers to a PyTorch state_dict; the target appears only if it was proven."""
+    start_hdf5()
+    from ..pipeline import convert_file
+    from ..targets.names import default_target
+    from ..words.conversion import report_as_json, report_as_text
+
+    if "like" in options and {"prefix", "renames"} & options.keys():
+        raise typer.BadParameter("--like finds the names itself; leave out --prefix and --rename.")
+    with progress(as_json) as on_progress:
+        result = convert_file(
+            source,
+            target or default_target(source),
+            module=module,
+            overwrite=overwrite,
+            on_progress=on_progress,
+            **options,
+        )
+    answer(result, report_as_json, report_as_text, as_json)
+
+
+@app.command(epilog=example("mha-convert keys model.keras --layout bert --prefix 'bert.encoder.{name}'"))
+@taking(PlanOptions)
+def keys(source: Source, *, as_json: Json = False, **options: Any) -> None:
+    """Show the keys that convert would write, with their shapes and what each is made of; nothing is written."""
+    start_hdf5()
+    from ..pipeline import plan_file
+    from ..words.conversion import keys_as_json, keys_as_text
+
+    answer(plan_file(source, **options), keys_as_json, keys_as_text, as_json)
+
+
+@app.command(epilog=example("mha-convert match model.keras my_model.pt --rules my_model.rename.toml"))
+@taking(SourceOptions)
+def match(
+    source: Source,
+    like: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A state_dict (.safetensors, .pt) of your own model, or a checkpoint with one.",
+            show_default=False,
+        ),
+    ],
+    *,
+    layers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--layer", metavar="NAME", help="Match this layer only; can be used several times.", show_default=False
+        ),
+    ] = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            "--rules", metavar="RULES.toml", help="Where to write the match as rules for --rename.", show_default=False
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Show which layer belongs to which attention of your own model, by shapes and order; convert --like applies it."""
+    start_hdf5()
+    from ..keys.proposal import all_matched, write_rules
+    from ..pipeline import match_file
+    from ..words.conversion import alignment_as_json, alignment_as_text
+
+    found = match_file(source, like, layers=layers, **options)
+    written = (
+        rules
+        and found.pairs
+        and write_rules(found, source, rules, attention=options.get("attention", ()), overwrite=overwrite)
+    )
+    if as_json:
+        print_json(alignment_as_json(found))
+    else:
+        steps = [f"Rules: {rules}. Edit them, then: {written}"] if written else []
+        show([*alignment_as_text(found), *steps])
+    if not found.pairs:
+        all_matched(found, like)  # is the error
+
+
+@app.command(epilog=example("mha-convert verify model.keras attention.safetensors --reference keras"))
+@taking(ProofOptions)
+def verify(
+    source: Source,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A file or URL that convert wrote.", show_default=False)
+    ],
+    *,
+    reference: Proof = "numpy",
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Prove an existing target against its source, by reading both files again."""
+    start_hdf5()
+    from ..pipeline import verify_file
+    from ..words.conversion import report_as_json, report_as_text
+
+    with progress(as_json) as on_progress:
+        result = verify_file(source, target, reference=reference, on_progress=on_progress, **options)
+    answer(result, report_as_json, report_as_text, as_json)
+
+
+@app.command(epilog=example("mha-convert explain model.keras encoder/attn"))
+@taking(LayoutOptions)
+def explain(
+    source: Source,
+    layer: Annotated[
+        str | None, typer.Argument(metavar="LAYER", help="The layer's name.", show_default="all layers")
+    ] = None,
+    *,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Explain how a layer's arrays become PyTorch tensors: formula, shapes, traps, and how to load and call it."""
+    start_hdf5()
+    from ..pipeline import explain_file
+    from ..words.explanation import explanation_as_json, explanation_as_text
+
+    answer(explain_file(source, layer, **options), explanation_as_json, explanation_as_text, as_json)
+
+
+def answer(record: Any, as_dict: Any, as_text: Any, as_json: bool) -> None:
+    """Print what a verb found, as a JSON document or for people."""
+    if as_json:
+        print_json(as_dict(record))
+    else:
+        show(as_text(record))
+
+
+def start_hdf5() -> None:
+    """The process that reads HDF5 loads its library while we load ours."""
+    from ..readers.hdf5.process import start
+
+    start()

@@ -1,0 +1,275 @@
+"""The options: one record, one row of facts for each, and the types by which editors and mypy know them.
+
+The public functions take them as keywords (``Unpack`` of one of the ``…Options``), the command line and a batch's
+settings file as the words in ``OPTIONS``; all make an ``Options`` of them, which is passed as one thing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from .errors import LayoutError, printable
+
+if TYPE_CHECKING:
+    import torch
+
+    from .files.locations import StrPath
+    from .layers.descriptions import Attention
+
+Layout = Literal["mha", "padded", "linear", "qkv", "encoder", "bert", "vit", "distilbert", "llama", "bart", "t5"]
+Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+Reference = Literal["numpy", "keras", "none"]
+TargetFormat = Literal["safetensors", "pt"]
+HOUR = 3600.0
+Renames = Mapping[str, str] | str | PathLike[str] | None
+
+
+class ProofOptions(TypedDict, total=False):
+    """How a source is read whose target says what its layers are."""
+
+    config: "StrPath | None"
+    trust: bool
+
+
+class SourceOptions(ProofOptions, total=False):
+    """How a source is read."""
+
+    attention: "Attention"
+
+
+class LayoutOptions(SourceOptions, total=False):
+    """And how its attention is laid out."""
+
+    layout: Layout
+
+
+class PlanOptions(LayoutOptions, total=False):
+    """And what a target holds, under which keys."""
+
+    layers: Sequence[str] | None
+    prefix: str | None
+    renames: Renames
+    like: "StrPath | None"
+    dtype: "Dtype | torch.dtype | None"
+
+
+class ConvertOptions(PlanOptions, total=False):
+    """And how it is proven: every option of a conversion."""
+
+    reference: Reference
+    strict: bool
+
+
+class BatchOptions(ConvertOptions, total=False):
+    """And how many are converted: every option of ``convert_many``, those of ``Run`` among them."""
+
+    jobs: int | None
+    pattern: str | None
+    format: TargetFormat
+    keep_suffix: bool
+    resume: bool
+    overwrite: bool
+    fail_fast: bool
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The options of a run over many sources, with their defaults.
+
+    Args:
+        jobs: sources at once, where there is no executor; None for as many as there are cores and memory for.
+        pattern: which files of a folder are models; None for those with Keras' suffixes.
+        format: ``"safetensors"`` or ``"pt"``.
+        keep_suffix: ``a.h5`` becomes ``a.h5.safetensors`` instead of ``a.safetensors``.
+        resume: go on where an earlier run ended: what it finished stays, if neither source nor options have changed.
+        overwrite: begin anew, and replace the targets that are there.
+        fail_fast: begin no further source after one that was refused or crashed.
+        timeout: seconds that a source may take.
+    """
+
+    jobs: int | None = None
+    pattern: str | None = None
+    format: TargetFormat = "safetensors"
+    keep_suffix: bool = False
+    resume: bool = False
+    overwrite: bool = False
+    fail_fast: bool = False
+    timeout: float = HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """All options of a conversion, with their defaults.
+
+    Args:
+        config: the model's JSON, where the source holds weights only.
+        trust: whether the source may ask for any memory and time, see ``docs/security.md``.
+        attention: hand-written attention: rows as text or mappings, or TOML files with them, see ``read_attention``.
+        layout: a word of ``Layout``, see ``docs/layouts.md``.
+        layers: names of the layers; None for all.
+        prefix: what stands before a layer's keys, with ``{name}`` for its name; None for ``"{name}"``, ``""`` for
+            bare keys.
+        renames: patterns for whole keys and their new names, see ``rename``; or a TOML file with them.
+        like: a ``state_dict`` of your own model, whose attention the layers are matched with (``match_file``): it
+            decides layout and keys, and every layer must have a place.
+        dtype: of the target; None keeps each layer's own.
+        reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a process of its own), or ``"none"``.
+        strict: whether a layer whose class computes more than attention with its projections is an error.
+
+    Raises:
+        LayoutError: a word that is not among the words of its option.
+    """
+
+    config: "StrPath | None" = None
+    trust: bool = False
+    attention: "Attention" = None
+    layout: Layout = "mha"
+    layers: Sequence[str] | None = None
+    prefix: str | None = None
+    renames: Renames = None
+    like: "StrPath | None" = None
+    dtype: "Dtype | torch.dtype | None" = None
+    reference: Reference = "numpy"
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        """A dtype of PyTorch is taken by its name; words are checked."""
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        for name, row in OPTIONS.items():
+            check_word(name, getattr(self, name), row.words)
+
+    @property
+    def dtype_name(self) -> str | None:
+        """The dtype as text."""
+        return None if self.dtype is None else str(self.dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What is said of an option on the command line, and who may give it.
+
+    Args:
+        flag: on the command line.
+        help: one line.
+        metavar: what a value is called.
+        words: the values that there are; empty for any.
+        shown: the default as people should see it; None for nothing.
+        repeated: whether the flag may be given several times.
+        settings: its name in a settings file of ``batch``, where one may hold it.
+        kind: the type of its value there.
+    """
+
+    flag: str
+    help: str
+    metavar: str | None = None
+    words: Sequence[str] = ()
+    shown: str | None = None
+    repeated: bool = False
+    settings: str | None = None
+    kind: type = field(default=str)
+
+
+def words_of(literal: Any) -> tuple[str, ...]:
+    """The words of a ``Literal``."""
+    return tuple(literal.__args__)
+
+
+OPTIONS: Mapping[str, Option] = {
+    "config": Option(
+        flag="--config",
+        metavar="FILE.json",
+        help="The model's architecture (model.to_json()), where SOURCE holds weights only.",
+        settings="config",
+    ),
+    "trust": Option(
+        flag="--trust",
+        help="Let SOURCE ask for any memory and time. Only for files whose author you know; no code is run.",
+        kind=bool,
+    ),
+    "attention": Option(
+        flag="--attention",
+        metavar="ROW",
+        help="Hand-written attention with kernels of rank 2: 'encoder/*:num_heads=8,query=wq,key=wk,value=wv,"
+        "output=dense', with scale=1 where scores are not divided; or a file of such rows (.toml). Can be used several "
+        "times.",
+        repeated=True,
+        settings="attention",
+        kind=list,
+    ),
+    "layout": Option(
+        flag="--layout",
+        words=words_of(Layout),
+        help="mha: nn.MultiheadAttention, with nn.Linear around it where sizes differ. padded: zero-padded heads "
+        "instead, where that fits. linear: four nn.Linear in Keras' sizes. qkv: one fused nn.Linear and one for the "
+        "output, as timm has them. encoder: the self_attn of nn.TransformerEncoderLayer. bert, vit, distilbert, llama, "
+        "bart, t5: like linear, under the names that these models have in Hugging Face's transformers.",
+        shown="mha",
+        settings="layout",
+    ),
+    "layers": Option(
+        flag="--layer",
+        metavar="NAME",
+        help="Convert this layer only; can be used several times.",
+        repeated=True,
+        settings="layer",
+        kind=list,
+    ),
+    "prefix": Option(
+        flag="--prefix",
+        metavar="P",
+        help="What stands before a layer's keys, {name} for its name; '' gives the bare keys of one module.",
+        shown="{name}",
+        settings="prefix",
+    ),
+    "renames": Option(
+        flag="--rename",
+        metavar="RULES.toml",
+        help="Other names for whole keys, after --prefix: a table [rename] of patterns and new names.",
+        settings="rename",
+        kind=dict,
+    ),
+    "like": Option(
+        flag="--like",
+        metavar="MODEL",
+        help="A state_dict (.safetensors, .pt) of your own model, or a checkpoint with one: convert under the keys of "
+        "its attention, if every layer has a place in it. `match` shows which, and writes rules for --rename.",
+        settings="like",
+    ),
+    "dtype": Option(
+        flag="--dtype",
+        words=words_of(Dtype),
+        help="Of the target.",
+        shown="each layer's own",
+        settings="dtype",
+    ),
+    "reference": Option(
+        flag="--reference",
+        words=words_of(Reference),
+        help="What to prove against: the formula in NumPy, genuine Keras as well, or nothing.",
+        shown="numpy",
+    ),
+    "strict": Option(
+        flag="--strict",
+        help="Refuse layers whose class computes more than attention (rotary embeddings, subclasses).",
+        settings="strict",
+        kind=bool,
+    ),
+}
+DEFAULTS: Mapping[str, Any] = {item.name: item.default for item in fields(Options)}
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """``torch.float16`` is ``"float16"``."""
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def check_word(name: str, word: Any, words: Sequence[str]) -> None:
+    """Refuse a word that is not among ``words``; None is any default.
+
+    Raises:
+        LayoutError: with the words that there are.
+    """
+    if words and word is not None and word not in words:
+        raise LayoutError(f"There is no {name} '{printable(word)}'. Choose one of: {', '.join(words)}.")

@@ -1,0 +1,59 @@
+"""Names of targets: what one is called by default, and which names none may have."""
+
+from pathlib import Path
+
+from ..errors import WriteError
+from ..files.locations import STANDARD_INPUT, StrPath, is_one_of, is_remote, is_url, name_of, refuse_object, state_of
+from ..records.source import Checkpoint
+
+KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
+
+
+def default_target(source: StrPath) -> Path:
+    """``<source's name>.safetensors`` in the current folder."""
+    name = name_of(source)
+    if not name or str(source) == STANDARD_INPUT:
+        raise WriteError(f"{source}: has no name to call the target after. Give TARGET.")
+    return Path(f"{without_suffix(name)}.safetensors")
+
+
+def without_suffix(name: str) -> str:
+    """A file's name without the suffix that Keras gave it; other dots are part of the name."""
+    suffix = next((end for end in KERAS_SUFFIXES if name.lower().endswith(end) and name.lower() != end), "")
+    return name[: len(name) - len(suffix)]
+
+
+def refuse_source_as_target(source: StrPath, target: Path) -> None:
+    """The source is never written to."""
+    place = Path(source) if not is_url(source) else None
+    is_same = (
+        str(target) == str(source)
+        if place is None or is_remote(target)
+        else target.exists() and place.exists() and target.samefile(place)
+    )
+    if is_same:
+        raise WriteError(f"{target}: is the source itself. Give another name.")
+
+
+def refuse_part_as_target(target: Path, checkpoint: Checkpoint, like: StrPath | None) -> None:
+    """No file that was read is written to: shards, a folder's files, ``config``; nor ``like``."""
+    if is_remote(target):
+        return
+    if is_one_of(target, checkpoint.files):
+        raise WriteError(f"{target}: is the source itself, or a part of it. Give another name.")
+    if like is not None and not is_url(like) and is_one_of(target, [state_of(Path(like))]):
+        raise WriteError(f"{target}: is the model of --like (like=). Give another name.")
+
+
+def refuse_as_module(module: StrPath, source: StrPath, target: Path) -> None:
+    """The source of modules has a name that Python can import, and no other file's.
+
+    Raises:
+        WriteError: it has not.
+    """
+    refuse_object(module)
+    if Path(module).suffix != ".py" or not Path(module).stem.isidentifier():
+        raise WriteError(f"{module} is not a name that Python can import. Name it like attention.py.")
+    refuse_source_as_target(source, Path(module))
+    if Path(module).resolve() == target.resolve():
+        raise WriteError(f"{target} is named as the target and as the module's source. Use two names.")
