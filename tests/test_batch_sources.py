@@ -206,7 +206,7 @@ def test_a_named_file_has_the_settings_of_its_own_folder(tree):
 @pytest.mark.parametrize(
     ("text", "fact"),
     [
-        ("trust = true", "holds 'trust', expected some of layout, placement,"),
+        ("trust = true", "holds 'trust', expected some of config, attention, layout, layer,"),
         ('reference = "none"', "holds 'reference', expected some of"),
         ("overwrite = true", "holds 'overwrite', expected some of"),
         ('config = "/etc/passwd"', "'config' is '/etc/passwd', expected the name of a file beside it. Put it there."),

@@ -209,16 +209,16 @@ def test_an_unknown_layer_name_lists_the_known_ones(samples, tmp_path):
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt", layers=["attn"])
     assert str(error.value) == (
-        "Layer 'attn': not in the file. Its attention layers are: self_attention, cross_attention."
+        "Layer 'attn': not in the file. Its attention layers are: self_attention, cross_attention; `mha-convert inspect` "
+        "lists 1 other layer."
     )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layout": "packed"}, "No layout 'packed'. Choose one of: mha, linear."),
-        ({"placement": "inside"}, "No placement 'inside'. Choose one of: projected, drop-in."),
-        ({"dtype": "int8"}, "No dtype 'int8'. Choose one of: float32, float16, bfloat16, float64."),
+        ({"layout": "packed"}, "There is no layout 'packed'. Choose one of: mha, padded, linear, "),
+        ({"dtype": "int8"}, "There is no dtype 'int8'. Choose one of: float32, float16, bfloat16, float64."),
     ],
 )
 def test_unknown_words_list_the_known_ones(samples, tmp_path, options, message):
