@@ -284,7 +284,7 @@ def test_like_in_python_refuses_what_has_no_sure_place_and_names_beside_it(sampl
         mha_convert.LayoutError, match="does not take every layer: layer 'self_attention': no attention"
     ):
         mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt", like=tmp_path / "model.pt")
-    for options in ({"prefix": ""}, {"names": "bert"}, {"renames": {"a": "b"}}):
+    for options in ({"prefix": ""}, {"renames": {"a": "b"}}):
         with pytest.raises(mha_convert.LayoutError, match="gives the names itself. Leave out prefix and renames"):
             mha_convert.convert_file(
                 samples / "translator.h5", tmp_path / "x.pt", like=tmp_path / "model.pt", **options

@@ -165,7 +165,7 @@ def test_two_sources_never_have_one_target(tree, tmp_path):
 def test_options_that_no_batch_has_are_refused(tree, tmp_path):
     with pytest.raises(LayoutError, match="^Option 'module': is none of a batch"):
         plan_batch(tree, tmp_path, module="x.py")
-    with pytest.raises(LayoutError, match="^Format 'onnx': is unknown, expected safetensors or pt"):
+    with pytest.raises(LayoutError, match="^There is no format 'onnx'. Choose one of: safetensors, pt"):
         plan_batch(tree, tmp_path, format="onnx")
     with pytest.raises(WriteError, match="--resume keeps what is finished, --overwrite does not"):
         plan_batch(tree, tmp_path, resume=True, overwrite=True)
