@@ -34,7 +34,8 @@ from . import (
     weights_hdf5,
 )
 from .impostors import recognise
-from .keras3.model_config import Json, read_architecture
+from .keras3.json_text import Json
+from .keras3.model_config import read_architecture
 
 
 class Reader(Protocol):

@@ -11,7 +11,9 @@ from pathlib import Path
 from ..files.locations import is_file, store_errors
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
-from .keras3.model_config import Json, checked_model, json_file, parse_json, refuse_architecture
+from .keras3.consistency import refuse_architecture
+from .keras3.json_text import Json, json_file, parse_json
+from .keras3.model_config import checked_model
 from .keras3.weights_tree import read_weights
 from .keras_zip import CONFIG, METADATA, WEIGHTS
 from .links import refuse_links_out

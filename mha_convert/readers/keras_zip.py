@@ -15,7 +15,9 @@ from ..files.locations import SMALL, is_remote, open_binary
 from ..records.source import Checkpoint
 from .hdf5.deflated import Deflated
 from .hdf5.image import Hdf5Image
-from .keras3.model_config import Json, checked_model, parse_json, refuse_architecture
+from .keras3.consistency import refuse_architecture
+from .keras3.json_text import Json, parse_json
+from .keras3.model_config import checked_model
 from .keras3.weights_tree import read_weights
 
 FORMAT, TITLE = "keras", ".keras"

@@ -13,21 +13,15 @@ from pathlib import Path
 from ..errors import ReadError, printable
 from ..records.source import Checkpoint, Group, LayerConfig, Variable
 from .hdf5.image import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
+from .keras3.consistency import check_fits, check_holds_attention, check_names_all, check_units, refuse_architecture
+from .keras3.json_text import Json, kind_of, parse_json
 from .keras3.model_config import (
-    Json,
-    check_fits,
-    check_holds_attention,
-    check_names_all,
-    check_units,
     checked_model,
     child_layers,
     descendants,
     hidden_masks,
     is_nameless,
-    kind_of,
     layer_config,
-    parse_json,
-    refuse_architecture,
     version_of,
     with_weightless_attention,
 )

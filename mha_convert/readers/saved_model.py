@@ -16,16 +16,10 @@ from ..errors import ReadError
 from ..files.limits import PROTOBUF
 from ..files.locations import fetch, is_file, size_of
 from ..records.source import Checkpoint
+from .keras3.consistency import check_fits, refuse_architecture
+from .keras3.json_text import Json, mapping
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import (
-    Json,
-    check_fits,
-    hidden_masks,
-    mapping,
-    refuse_architecture,
-    version_of,
-    with_weightless_attention,
-)
+from .keras3.model_config import hidden_masks, version_of, with_weightless_attention
 from .links import refuse_links_out
 from .tensorflow.bundle import open_bundle
 from .tensorflow.graph_names import Namer

@@ -12,7 +12,7 @@ from ..errors import ReadError, printable
 from ..files.locations import is_file
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
-from .keras3.model_config import Json, json_file, mapping, parse_json
+from .keras3.json_text import Json, json_file, mapping, parse_json
 from .keras3.weights_tree import read_weights
 from .links import refuse_links_out
 

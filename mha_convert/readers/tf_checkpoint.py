@@ -12,8 +12,10 @@ from ..errors import ReadError, printable
 from ..files.limits import STATE
 from ..files.locations import is_file, store_errors
 from ..records.source import Checkpoint
+from .keras3.consistency import check_fits
+from .keras3.json_text import Json
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import Json, check_fits, with_weightless_attention
+from .keras3.model_config import with_weightless_attention
 from .tensorflow.bundle import INDEX_END, Bundle, is_table, open_bundle
 from .tensorflow.graph_names import Namer
 from .tensorflow.object_graph import KERAS_3, Object, arrange, read_objects

@@ -11,7 +11,7 @@ from ..errors import ReadError, printable
 from ..files.locations import is_file
 from ..records.source import Checkpoint
 from .hdf5.image import MAGIC, Hdf5Image
-from .keras3.model_config import Json
+from .keras3.json_text import Json
 from .keras3.weights_tree import is_v3, read_weights
 from .sharded import INDEX_END
 

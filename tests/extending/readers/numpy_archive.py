@@ -11,7 +11,8 @@ from ..errors import ReadError, printable
 from ..files.limits import limits
 from ..files.locations import open_binary
 from ..records.source import Array, Checkpoint, Group, Variable
-from .keras3.model_config import Json, refuse_architecture
+from .keras3.consistency import refuse_architecture
+from .keras3.json_text import Json
 
 FORMAT, TITLE, END = "numpy-archive", "NumPy archive", ".npy"
 SUFFIXES, FOLDERS, BESIDE = (".npz",), (), ""
