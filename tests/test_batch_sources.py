@@ -121,8 +121,8 @@ def test_links_to_folders_are_not_followed(tree, tmp_path):
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        (["{tree}/empty"], "{tree}/empty: holds no saved models (.keras, .h5, .hdf5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
-        (["{tree}/*.xyz"], "{tree}/*.xyz: holds no saved models (.keras, .h5, .hdf5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
+        (["{tree}/empty"], "{tree}/empty: holds no saved models (.keras, .h5, .hdf5, .weights.h5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
+        (["{tree}/*.xyz"], "{tree}/*.xyz: holds no saved models (.keras, .h5, .hdf5, .weights.h5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
         (["-"], "Standard input: is one file, and a batch takes the places of many. Give it to convert."),
         (["@{tree}/none.txt"], "{tree}/none.txt: the list cannot be read: there is no such file. Check the path."),
         (["@{tree}/bad.txt"], "{tree}/bad.txt: the list cannot be read: it is no text in UTF-8. Check the path."),

@@ -87,9 +87,6 @@ def extended(folder: Path) -> Path:
 
 def also(package: Path) -> None:
     """The lines that the page calls *Also*."""
-    edit(package, "words/inspection.py", "FORMATS = {", 'FORMATS = {\n    "numpy-archive": "NumPy archive",')
-    edit(package, "targets/names.py", "KERAS_SUFFIXES = (", 'KERAS_SUFFIXES = (".npz", ')
-    edit(package, "batch/sources.py", "SUFFIXES = (", 'SUFFIXES = (".npz", ')
     edit(package, "options.py", 'Literal["safetensors", "pt"]', 'Literal["safetensors", "pt", "npz"]')
     edit(package, "words/multi_head_attention.py", "LINEARS = {", 'LINEARS = {\n    "key-value": "three nn.Linear",')
 
@@ -162,8 +159,8 @@ def test_every_verb_takes_the_new_parts(used):
 
 
 def test_inspect_shows_the_new_format_and_layer(used):
-    _, complete, results = used
-    assert results["inspect"][0].startswith(f"model.npz: {'NumPy archive' if complete else 'numpy-archive'}\n")
+    _, _, results = used
+    assert results["inspect"][0].startswith("model.npz: NumPy archive\n")
     document = json.loads(results["json"][0])
     assert document["format"] == "numpy-archive" and document["not_converted"] == []
     assert {layer["name"]: (layer["kind"], layer["num_heads"]) for layer in document["layers"]} == {

@@ -412,10 +412,12 @@ def test_explain_and_inspect_tell_the_formula(made):
     assert "mha_convert.modules.DotProductAttention(use_scale=True, score_mode='concat', dropout=0.0)" in text
     checkpoint = mha_convert.read(made / "every.keras")
     findings = survey(checkpoint)
-    document = inspection_as_json(checkpoint, findings)
+    document = inspection_as_json(mha_convert.Inspection(checkpoint, findings))
     assert [layer["name"] for layer in document["layers"]] == ["mha"]
     assert {layer["name"] for layer in document["unprojected"]} == set(NAMES)
-    tables = [part for part in inspection_as_text(checkpoint, findings) if not isinstance(part, str)]
+    tables = [
+        part for part in inspection_as_text(mha_convert.Inspection(checkpoint, findings)) if not isinstance(part, str)
+    ]
     assert [len(table.rows) for table in tables] == [1, len(NAMES)]
 
 

@@ -13,6 +13,7 @@ from .. import __version__
 from ..errors import ReadError, WriteError, printable
 from ..files.locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
 from ..options import BatchOptions, Run, TargetFormat, check_word, words_of
+from ..readers import SUFFIXES
 from ..targets import open_target
 from ..targets.names import without_suffix
 from .converting import convert_source, end_processes
@@ -143,7 +144,7 @@ def leads_out(tree: str, target: Path, folder: Path) -> bool:
 def stem(source: Source, keep_suffix: bool) -> str:
     """A target's place in the tree, without its suffix."""
     tree = PurePosixPath(source.tree if source.tree != "." else name_of(source.place.rstrip("/")))
-    return str(tree if keep_suffix else tree.parent / without_suffix(tree.name))
+    return str(tree if keep_suffix else tree.parent / without_suffix(tree.name, SUFFIXES))
 
 
 def report_of(folder: Path) -> Iterator[SourceReport]:

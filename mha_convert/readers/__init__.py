@@ -1,6 +1,7 @@
 """How is this file read? A format is one module with ``accepts(head, path)`` and ``read(path)``."""
 
 import stat
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -33,11 +34,31 @@ from . import (
     weights_hdf5,
 )
 from .impostors import recognise
-from .keras3.model_config import Json, read_architecture
+from .keras3.json_text import Json
+from .keras3.model_config import read_architecture
 
 
 class Reader(Protocol):
     """What a reader module offers."""
+
+    @property
+    def TITLE(self) -> str:  # noqa: N802 - a constant of a module
+        """What people call the format; a ``Checkpoint`` with a ``format_title`` of its own keeps that."""
+
+    @property
+    def SUFFIXES(self) -> tuple[str, ...]:  # noqa: N802
+        """How files of the format are usually called: lower case, each with its dot; ``()`` for a folder."""
+
+    @property
+    def FOLDERS(self) -> tuple[frozenset[str], ...]:  # noqa: N802
+        """Names of files: a folder that holds all of one row is one model."""
+
+    @property
+    def BESIDE(self) -> str:  # noqa: N802
+        """A glob of the files that a file with one of the suffixes lists, ``{stem}`` its name without; or ``""``."""
+
+    def parts(self, names: Collection[str]) -> frozenset[str]:
+        """Which files of a folder are not a model by themselves; ``names`` are its files', and ``folder/file``."""
 
     def accepts(self, head: bytes, path: Path) -> bool:
         """Whether the content is of this format; ``head`` is empty for a folder."""
@@ -55,7 +76,28 @@ READERS: tuple[Reader, ...] = (
     saved_model,
     tf_checkpoint,
 )
+SUFFIXES = tuple(suffix for reader in READERS for suffix in reader.SUFFIXES)  # of all formats
 HEAD_SIZE = 512
+
+
+def is_model_folder(names: Collection[str]) -> bool:
+    """Whether a folder with these files is one model: a SavedModel, an unzipped ``.keras``, a preset."""
+    return any(row <= set(names) for reader in READERS for row in reader.FOLDERS)
+
+
+def parts(names: Collection[str]) -> frozenset[str]:
+    """Which of a folder's files are not a model by themselves, by all readers."""
+    return frozenset[str]().union(*(reader.parts(names) for reader in READERS))
+
+
+def files_beside(name: str) -> tuple[str, str] | None:
+    """For a file that lists others: its name without the suffix, and the glob of those; None for any other."""
+    for reader in READERS:
+        for suffix in reader.SUFFIXES if reader.BESIDE else ():
+            if name.endswith(suffix):
+                stem = name.removesuffix(suffix)
+                return stem, reader.BESIDE.format(stem=stem)
+    return None
 
 
 def read(path: StrPath, *, config: StrPath | None = None, trust: bool = False) -> Checkpoint:
@@ -90,7 +132,8 @@ def described(source: Path, path: StrPath, config: StrPath | None) -> Checkpoint
     head = first_bytes(in_place)
     for reader in READERS:
         if reader.accepts(head, in_place):
-            return replace(reader.read(in_place, architecture), path=str(path))
+            checkpoint = reader.read(in_place, architecture)
+            return replace(checkpoint, path=str(path), format_title=checkpoint.format_title or reader.TITLE)
     impostor = recognise(head, in_place)
     raise ReadError(f"{path}: this is {impostor.what}, expected a saved Keras model. {impostor.next_step}")
 

@@ -4,6 +4,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -14,10 +15,13 @@ from ..files.locations import SMALL, is_remote, open_binary
 from ..records.source import Checkpoint
 from .hdf5.deflated import Deflated
 from .hdf5.image import Hdf5Image
-from .keras3.model_config import Json, checked_model, parse_json, refuse_architecture
+from .keras3.consistency import refuse_architecture
+from .keras3.json_text import Json, parse_json
+from .keras3.model_config import checked_model
 from .keras3.weights_tree import read_weights
 
-FORMAT = "keras"
+FORMAT, TITLE = "keras", ".keras"
+SUFFIXES, FOLDERS, BESIDE = (".keras",), (), ""
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 CHUNK = 4 << 20
 UNCHECKED = "Only parts of the file were fetched, so the zip's checksum of the weights was not verified."
@@ -26,6 +30,11 @@ ENCRYPTED, LOCAL_METHOD = 1, 3
 DAMAGE = (zipfile.BadZipFile, EOFError, zlib.error, struct.error, ValueError, UnicodeError)
 COPY_AGAIN = "The file is damaged; copy or download it again."
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # PKWARE APPNOTE 4.3.7
+
+
+def parts(names: Collection[str]) -> frozenset[str]:
+    """None: a ``.keras`` file is a model by itself."""
+    return frozenset()
 
 
 def accepts(head: bytes, path: Path) -> bool:

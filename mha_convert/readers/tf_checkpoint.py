@@ -5,26 +5,38 @@ https://www.tensorflow.org/guide/checkpoint
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..files.limits import STATE
 from ..files.locations import is_file, store_errors
 from ..records.source import Checkpoint
+from .keras3.consistency import check_fits
+from .keras3.json_text import Json
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import Json, check_fits, with_weightless_attention
+from .keras3.model_config import with_weightless_attention
 from .tensorflow.bundle import INDEX_END, Bundle, is_table, open_bundle
 from .tensorflow.graph_names import Namer
 from .tensorflow.object_graph import KERAS_3, Object, arrange, read_objects
 
-FORMAT = "tf-checkpoint"
+FORMAT, TITLE = "tf-checkpoint", "TensorFlow checkpoint"
+SUFFIXES, FOLDERS, BESIDE = (INDEX_END,), (), "{stem}.data-*-of-*"
 STATE_FILE = "checkpoint"
+FIRST_DATA = ".data-00000-of-"
 DATA_FILE = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
 LATEST = re.compile(r'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 KERAS_3_LOSES_LISTS = (
     "Keras 3 leaves layers that a model holds in lists or dictionaries out of such a checkpoint, without a word. "
     "Compare the number of attention layers with your model's."
 )
+
+
+def parts(names: Collection[str]) -> frozenset[str]:
+    """An index without its data is not a model."""
+    indices = [name for name in names if name.endswith(INDEX_END)]
+    first = {name: name.removesuffix(INDEX_END) + FIRST_DATA for name in indices}
+    return frozenset(name for name in indices if not any(other.startswith(first[name]) for other in names))
 
 
 def accepts(head: bytes, path: Path) -> bool:

@@ -4,18 +4,26 @@ They hold no configuration; that may come from a JSON beside them.
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..files.locations import is_file
 from ..records.source import Checkpoint
 from .hdf5.image import MAGIC, Hdf5Image
-from .keras3.model_config import Json
+from .keras3.json_text import Json
 from .keras3.weights_tree import is_v3, read_weights
 from .sharded import INDEX_END
 
-FORMAT = "weights.h5"
+FORMAT, TITLE = "weights.h5", ".weights.h5"
+SUFFIXES, FOLDERS, BESIDE = (".weights.h5",), (), ""
 SHARD = re.compile(r"(.+)_\d{5}\.weights\.h5")
+
+
+def parts(names: Collection[str]) -> frozenset[str]:
+    """Shards whose index is beside them."""
+    shards = (SHARD.fullmatch(name) for name in names)
+    return frozenset(shard[0] for shard in shards if shard and shard[1] + INDEX_END in names)
 
 
 def accepts(head: bytes, path: Path) -> bool:
