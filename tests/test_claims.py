@@ -29,7 +29,7 @@ FILES = sorted(
 )
 PRINTS = {"cli/batch.py", "cli/screen.py", "cli/verbs.py", "signals.py", "streams.py"}
 # Programs of their own that answer their parent through a pipe.
-ANSWERS = {"batch/worker.py", "readers/hdf5/messages.py", "readers/hdf5/worker.py", "verification/keras_worker.py"}
+ANSWERS = {"batch/worker.py", "files/hdf5/messages.py", "files/hdf5/worker.py", "verification/keras_worker.py"}
 
 
 def watched(group: Group, seen: list[str]) -> Group:

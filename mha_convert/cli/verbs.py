@@ -222,6 +222,6 @@ def answer(record: Any, as_dict: Any, as_text: Any, as_json: bool) -> None:
 
 def start_hdf5() -> None:
     """The process that reads HDF5 loads its library while we load ours."""
-    from ..readers.hdf5.process import start
+    from ..files.hdf5.process import start
 
     start()
