@@ -387,7 +387,7 @@ def test_the_tables_hold_what_is_tested_here():
     assert set(settings.SHARED_HEADS) == set(NAMES_OF_SHARED.split())
     assert set(settings.HEAD_SIZES) == set(NAMES_OF_SIZES.split())
     assert set(settings.SCALES) == set(NAMES_OF_SCALES.split())
-    assert [set(row.names) for row in settings.SETTINGS] == [set(row[0].split()) for row in SETTINGS]
+    assert [set(row.names) for row in settings.SYNONYMS] == [set(row[0].split()) for row in SETTINGS]
 
 
 @pytest.mark.parametrize("name", NAMES_OF_HEADS.split())

@@ -17,6 +17,7 @@ from .keras3.model_config import checked_model
 from .keras3.weights_tree import read_weights
 from .keras_zip import CONFIG, METADATA, WEIGHTS
 from .links import refuse_links_out
+from .probe import Probe
 from .sharded import check_shards, shards_of
 
 FORMAT, TITLE = "keras-folder", "unzipped .keras"
@@ -32,12 +33,13 @@ def parts(names: Collection[str]) -> frozenset[str]:
     return frozenset({WEIGHTS, SHARDS}) if CONFIG in names else frozenset()
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def accepts(probe: Probe) -> bool:
     """A folder with Keras' members."""
-    if head:
+    path = probe.path
+    if not probe.is_folder:
         return False
     with store_errors(path):
-        return path.is_dir() and is_file(path / CONFIG) and any(is_file(path / name) for name in (WEIGHTS, SHARDS))
+        return is_file(path / CONFIG) and any(is_file(path / name) for name in (WEIGHTS, SHARDS))
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:

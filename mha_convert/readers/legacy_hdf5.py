@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..records.source import Checkpoint, Group, LayerConfig, Variable
-from .hdf5.image import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
+from .hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
 from .keras3.consistency import check_fits, check_holds_attention, check_names_all, check_units, refuse_architecture
 from .keras3.json_text import Json, kind_of, parse_json
 from .keras3.model_config import (
@@ -26,6 +26,7 @@ from .keras3.model_config import (
     with_weightless_attention,
 )
 from .order import Listed, exchanged_weights, listed_otherwise, nested_otherwise, refuse_or_tell
+from .probe import Probe
 from .tree import Node
 
 WHOLE_MODEL, TITLE = "h5", "legacy HDF5, whole model"
@@ -43,12 +44,10 @@ def parts(names: Collection[str]) -> frozenset[str]:
     return frozenset()
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def accepts(probe: Probe) -> bool:
     """HDF5 with Keras' list of layers."""
-    if not head.startswith(MAGIC):
-        return False
-    with Hdf5Image(path).open(depth=1) as root:
-        return root.holds("model_weights") or root.attribute("layer_names") is not None
+    root = probe.root
+    return root is not None and (root.holds("model_weights") or root.attribute("layer_names") is not None)
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:

@@ -21,12 +21,12 @@ from .keras3.json_text import Json, mapping
 from .keras3.losses import lost_by_optimizer
 from .keras3.model_config import hidden_masks, version_of, with_weightless_attention
 from .links import refuse_links_out
-from .tensorflow.bundle import open_bundle
+from .probe import Probe
+from .tensorflow.bundle import has_index, open_bundle
 from .tensorflow.graph_names import Namer
 from .tensorflow.listed_variables import Names
 from .tensorflow.object_graph import Object, arrange, read_objects
 from .tensorflow.protobuf import parse
-from .tf_checkpoint import has_index
 
 FORMAT, TITLE = "saved-model", "TensorFlow SavedModel"
 GRAPH_FILE, METADATA_FILE, TEXT_FILE = "saved_model.pb", "keras_metadata.pb", "saved_model.pbtxt"
@@ -46,11 +46,12 @@ def parts(names: Collection[str]) -> frozenset[str]:
     return frozenset(name for name in names if name.startswith(f"{VARIABLES[0]}/"))
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def accepts(probe: Probe) -> bool:
     """The folder, or a file of it that has its name in every SavedModel."""
-    if head:
+    path = probe.path
+    if probe.head:
         return path.name in PARTS and is_file(path.parent / GRAPH_FILE)
-    return path.is_dir() and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
+    return probe.is_folder and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:

@@ -15,6 +15,7 @@ from .hdf5.image import Hdf5Image
 from .keras3.json_text import Json, json_file, mapping, parse_json
 from .keras3.weights_tree import read_weights
 from .links import refuse_links_out
+from .probe import Probe
 
 FORMAT, TITLE = "sharded", "sharded weights"
 INDEX_END = ".weights.json"
@@ -26,11 +27,11 @@ def parts(names: Collection[str]) -> frozenset[str]:
     return frozenset()
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def accepts(probe: Probe) -> bool:
     """The index, or a folder that holds one."""
-    if head:
-        return b'"weight_map"' in head
-    return path.is_dir() and len(list(path.glob(f"*{INDEX_END}"))) == 1
+    if probe.head:
+        return b'"weight_map"' in probe.head
+    return probe.is_folder and len(list(probe.path.glob(f"*{INDEX_END}"))) == 1
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:

@@ -10,9 +10,10 @@ from pathlib import Path
 from ..errors import ReadError, printable
 from ..files.locations import is_file
 from ..records.source import Checkpoint
-from .hdf5.image import MAGIC, Hdf5Image
+from .hdf5.image import Hdf5Image
 from .keras3.json_text import Json
 from .keras3.weights_tree import is_v3, read_weights
+from .probe import Probe
 from .sharded import INDEX_END
 
 FORMAT, TITLE = "weights.h5", ".weights.h5"
@@ -26,12 +27,9 @@ def parts(names: Collection[str]) -> frozenset[str]:
     return frozenset(shard[0] for shard in shards if shard and shard[1] + INDEX_END in names)
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def accepts(probe: Probe) -> bool:
     """HDF5 in the v3 layout, or a shard of it; the suffix says nothing."""
-    if not head.startswith(MAGIC):
-        return False
-    with Hdf5Image(path).open(depth=1) as root:
-        return is_v3(root) or index_of_shard(path) is not None
+    return probe.root is not None and (is_v3(probe.root) or index_of_shard(probe.path) is not None)
 
 
 def index_of_shard(path: Path) -> Path | None:

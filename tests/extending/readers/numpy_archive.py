@@ -13,6 +13,7 @@ from ..files.locations import open_binary
 from ..records.source import Array, Checkpoint, Group, Variable
 from .keras3.consistency import refuse_architecture
 from .keras3.json_text import Json
+from .probe import Probe
 
 FORMAT, TITLE, END = "numpy-archive", "NumPy archive", ".npy"
 SUFFIXES, FOLDERS, BESIDE = (".npz",), (), ""
@@ -24,15 +25,9 @@ def parts(names: Collection[str]) -> frozenset[str]:
     return frozenset()
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def accepts(probe: Probe) -> bool:
     """A zip of arrays that are called like Keras' sub-layers."""
-    if not head.startswith(b"PK\x03\x04"):
-        return False
-    try:
-        with open_binary(path) as file, ZipFile(file) as archive:
-            names = archive.namelist()
-    except BadZipFile:
-        return False
+    names = probe.members or ()
     return all(name.endswith(END) for name in names) and any("/query_dense/" in name for name in names)
 
 
