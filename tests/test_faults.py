@@ -21,7 +21,7 @@ from test_streaming import hdf5_model as weights
 
 import mha_convert
 from mha_convert.errors import ReadError, WriteError
-from mha_convert.targets import draft as _draft
+from mha_convert.targets import drafts as _draft
 
 UNPROVEN = ("--reference", "none", "--overwrite")
 INTERRUPTED = "Interrupted: nothing was written; an existing target is as it was.\n"
@@ -404,7 +404,7 @@ def test_neither_the_configuration_nor_the_model_to_match_is_a_target(golden, si
 def test_target_and_module_are_two_files(six, tmp_path):
     (tmp_path / "m.py").symlink_to("x.pt")
     result = run("convert", six, "x.pt", "--module", "m.py", *UNPROVEN, cwd=tmp_path)
-    one_line(result, "is to be the target and the module's source at once")
+    one_line(result, "is named as the target and as the module's source")
 
 
 READ_ONLY = """
@@ -662,11 +662,11 @@ os.replace = replace
     ],
 )
 def test_what_is_sent_to_a_store_when_the_signal_comes_is_told(six, tmp_path, when, expected):
-    name, owner = {"before": ("publish", "_draft"), "after": ("show_report", "cli")}[when]
+    name, owner = {"before": ("publish", "_draft"), "after": ("answer", "verbs")}[when]
     fault = f"""
 import signal
-from mha_convert import cli
-from mha_convert.targets import _draft
+from mha_convert.cli import verbs
+from mha_convert.targets import drafts as _draft
 def interrupt(*arguments):
     signal.raise_signal(signal.SIGINT)
 {owner}.{name} = interrupt

@@ -32,7 +32,7 @@ def inputs_for(case, dtype=torch.float64):
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_layouts_are_called_alike_and_return_alike(case):
     layer = make_layer(case, dtype="float64")
-    modules = [module_of(layer, *layout) for layout in LAYOUTS]
+    modules = [module_of(layer, layout) for layout in LAYOUTS]
     query, key, value = inputs_for(case)
     blocked = torch.rand(QUERY, KEY, generator=torch.Generator().manual_seed(1)) < 0.4
     blocked[:, 0] = False
@@ -71,7 +71,7 @@ def test_inputs_without_batch_work_as_in_the_stock_class(case):
     padding = torch.zeros(KEY, dtype=torch.bool)
     padding[-2:] = True
     for layout in LAYOUTS:
-        module = module_of(layer, *layout)
+        module = module_of(layer, layout)
         whole, whole_weights = module(query, key, value, key_padding_mask=padding.expand(BATCH, KEY))
         output, weights = module(query[0], key[0], value[0], key_padding_mask=padding)
         torch.testing.assert_close(output, whole[0], rtol=0, atol=1e-12)
@@ -83,7 +83,7 @@ def test_inputs_without_batch_work_as_in_the_stock_class(case):
 @pytest.mark.parametrize("padded", [True, False])
 def test_is_causal_alone_is_enough_for_our_modules(layout, needed, padded):
     case = next(case for case in CASES if case.id == "everything differs")
-    module = module_of(make_layer(case, dtype="float64"), *layout)
+    module = module_of(make_layer(case, dtype="float64"), layout)
     query, key, value = inputs_for(case)
     padding = torch.zeros(BATCH, KEY, dtype=torch.bool)
     padding[1, -3:] = True
@@ -155,7 +155,7 @@ def keras_rule(attention_mask, query_mask, value_mask, key_mask, causal):
 def test_masks_give_keras_result_in_rows_without_keys_too(layout, dtype):
     case = next(case for case in CASES if case.id == "value larger, fits padded")
     layer = make_layer(case, dtype="float64")
-    module = module_of(layer, *layout).to(dtype)
+    module = module_of(layer, layout).to(dtype)
     query, key, value = inputs_for(case)
     inputs = Inputs(query=query.numpy(), key=key.numpy(), value=value.numpy())
     empty_rows = 0
@@ -226,7 +226,7 @@ def test_a_row_without_any_key_is_finite_with_the_additive_mask():
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", [CASES[0], CASES[4], CASES[-1]], ids=ids)
 def test_modules_train(layout, case):
-    module = module_of(make_layer(case), *layout).train()
+    module = module_of(make_layer(case), layout).train()
     assert all(
         parameter.requires_grad and isinstance(parameter, torch.nn.Parameter) for parameter in module.parameters()
     )
@@ -242,7 +242,7 @@ def test_modules_train(layout, case):
 def test_dropout_is_the_layers_and_only_while_training(needed):
     for layout in LAYOUTS:
         case = next(case for case in CASES if case.id == "value larger, fits padded")
-        module = module_of(make_layer(case, dropout=0.5), *layout)
+        module = module_of(make_layer(case, dropout=0.5), layout)
         inputs = inputs_for(case, torch.float32)
         first, second = (module(*inputs, need_weights=needed)[0] for _ in range(2))
         assert torch.equal(first, second)
@@ -255,7 +255,7 @@ def test_dropout_is_the_layers_and_only_while_training(needed):
 @pytest.mark.parametrize("needed", [True, False])
 def test_modules_export(layout, needed):
     case = next(case for case in CASES if case.id == "everything differs")
-    module = module_of(make_layer(case), *layout)
+    module = module_of(make_layer(case), layout)
     inputs = tuple(inputs_for(case, torch.float32))
     exported = torch.export.export(module, inputs, {"need_weights": needed}).module()
     torch.testing.assert_close(exported(*inputs, need_weights=needed)[0], module(*inputs, need_weights=needed)[0])
@@ -264,7 +264,7 @@ def test_modules_export(layout, needed):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_modules_compile_without_graph_breaks(layout):
     case = next(case for case in CASES if case.id == "everything differs")
-    module = module_of(make_layer(case), *layout)
+    module = module_of(make_layer(case), layout)
     inputs = inputs_for(case, torch.float32)
     compiled = torch.compile(module, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(*inputs, need_weights=False)[0], module(*inputs, need_weights=False)[0])

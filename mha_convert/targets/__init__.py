@@ -9,7 +9,7 @@ from ..errors import ReadError, WriteError, printable, reason
 from ..files.locations import MODEL, is_folder, local_copy, locate, name_of, open_binary, refuse_object
 from ..records.plan import TargetTensor
 from . import safetensors_file, torch_file
-from .draft import check_target, draft
+from .drafts import check_target, draft
 from .stored import Target
 from .user_model import UserModel, read_model
 
