@@ -58,52 +58,96 @@ def checked_model(document: Json, source: object) -> Json:
     todo = [document]
     while todo:
         entry = todo.pop()
-        name, inner = entry.get("class_name"), entry.get("config")
-        if not isinstance(name, str) or not name:
-            raise malformed(source, f"class_name {printable(name, 40)} is no name")
-        module = str(entry.get("module") or "").partition(".")[0]
-        if module in sys.stdlib_module_names and limits() != TRUSTED:
-            fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
-            raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
-        for key in ("module", "registered_name"):
-            if not isinstance(entry.get(key), str | None):
-                raise malformed(source, f"the {key} of '{printable(name, 40)}' is {kind_of(entry[key])}, no text")
-        is_own_class = is_own(entry)
-        is_keras_model = name in MODELS and not is_own_class
-        usual: list[Any] | None = None if name in ALWAYS_LIST_LAYERS and is_keras_model else []
-        layers = inner if isinstance(inner, list) and name == "Sequential" else mapping(inner).get("layers", usual)
-        if inner is not None and not isinstance(inner, dict) and layers is not inner:
-            raise malformed(source, f"the config of '{printable(name, 40)}' is {kind_of(inner)}, no object")
-        if not isinstance(layers, list):
-            if is_keras_model:
-                raise malformed(source, f"the layers of '{printable(name, 40)}' are {kind_of(layers)}, no list")
-            continue
-        if not is_keras_model and not all(isinstance(layer, dict) and "class_name" in layer for layer in layers):
-            continue
-        if layers and name in HOLD_WEIGHTS and not is_own_class:
-            raise malformed(source, f"an attention layer of class '{name}' lists layers, as models do")
-        for layer in layers:
-            if not isinstance(layer, dict):
-                raise malformed(source, f"a layer of '{printable(name, 40)}' is {kind_of(layer)}, no object")
-            if layer.get("config") is None:
-                raise malformed(source, f"layer '{printable(layer.get('name'), 40)}' has no config")
-            called = mapping(layer["config"]).get("name") or layer.get("name")
-            has_name = (isinstance(called, str) and bool(called)) or (
-                name.endswith("Sequential") and is_nameless(layer)
-            )
-            if isinstance(layer["config"], dict) and not has_name:
-                what = "empty" if called == "" else f"{kind_of(called)}, no text"
-                raise malformed(source, f"the name of a layer of '{printable(name, 40)}' is {what}")
-            if has_two_names(layer):
-                raise malformed(
-                    source, f"layer '{printable(layer['name'], 40)}' is called '{printable(called, 40)}' in its config"
-                )
-        names = Counter(layer_config(layer).name for layer in layers)
-        twice = [name for name, times in names.items() if name and times > 1]
-        if twice:
-            raise malformed(source, f"two layers are called '{printable(twice[0], 40)}'")
+        refuse_first(name_faults(entry), source)
+        refuse_pythons_own(entry, source)
+        refuse_first(entry_faults(entry), source)
+        layers = listed_layers(entry)
+        refuse_first(list_faults(entry, layers), source)
         todo += layers
     return document
+
+
+def refuse_first(faults: Iterator[str], source: object) -> None:
+    """Raise the first fault; what comes after it may rely on its absence, and is not asked for."""
+    fact = next(faults, None)
+    if fact is not None:
+        raise malformed(source, fact)
+
+
+def refuse_pythons_own(entry: Json, source: object) -> None:
+    """A class of the standard library is not a layer: loading such a file is how strangers run code."""
+    name, module = entry["class_name"], str(entry.get("module") or "").partition(".")[0]
+    if module in sys.stdlib_module_names and limits() != TRUSTED:
+        fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
+        raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
+
+
+def name_faults(entry: Json) -> Iterator[str]:
+    """A class that is not called anything."""
+    name = entry.get("class_name")
+    if not isinstance(name, str) or not name:
+        yield f"class_name {printable(name, 40)} is no name"
+
+
+def entry_faults(entry: Json) -> Iterator[str]:
+    """Parts of one layer's or model's entry in a form that Keras does not write."""
+    name, inner = printable(entry["class_name"], 40), entry.get("config")
+    for key in ("module", "registered_name"):
+        if not isinstance(entry.get(key), str | None):
+            yield f"the {key} of '{name}' is {kind_of(entry[key])}, no text"
+    layers = stated_layers(entry)
+    if inner is not None and not isinstance(inner, dict) and layers is not inner:
+        yield f"the config of '{name}' is {kind_of(inner)}, no object"
+    if is_keras_model(entry) and not isinstance(layers, list):
+        yield f"the layers of '{name}' are {kind_of(layers)}, no list"
+
+
+def is_keras_model(entry: Json) -> bool:
+    """Whether it is of one of Keras' own classes of models."""
+    return entry["class_name"] in MODELS and not is_own(entry)
+
+
+def stated_layers(entry: Json) -> Any:
+    """What the entry has where models list layers; None where a class that always lists them has nothing there."""
+    name, inner = entry["class_name"], entry.get("config")
+    if isinstance(inner, list) and name == "Sequential":
+        return inner
+    return mapping(inner).get("layers", None if name in ALWAYS_LIST_LAYERS and is_keras_model(entry) else [])
+
+
+def listed_layers(entry: Json) -> list[Json]:
+    """The entries of a model's layers; an own class may call anything else ``layers``, which is then not read."""
+    layers = stated_layers(entry)
+    if not isinstance(layers, list):
+        return []
+    are_layers = is_keras_model(entry) or all(isinstance(layer, dict) and "class_name" in layer for layer in layers)
+    return layers if are_layers else []
+
+
+def list_faults(entry: Json, layers: list[Json]) -> Iterator[str]:
+    """Layers of one model that Keras cannot have written, each alone or beside the others."""
+    if layers and entry["class_name"] in HOLD_WEIGHTS and not is_own(entry):
+        yield f"an attention layer of class '{entry['class_name']}' lists layers, as models do"
+    for layer in layers:
+        yield from layer_faults(layer, entry["class_name"])
+    names = Counter(layer_config(layer).name for layer in layers)
+    yield from (f"two layers are called '{printable(name, 40)}'" for name, times in names.items() if name and times > 1)
+
+
+def layer_faults(layer: Any, model: str) -> Iterator[str]:
+    """One entry of the list of layers of a ``model`` of that class."""
+    if not isinstance(layer, dict):
+        yield f"a layer of '{printable(model, 40)}' is {kind_of(layer)}, no object"
+    if layer.get("config") is None:
+        yield f"layer '{printable(layer.get('name'), 40)}' has no config"
+    called = mapping(layer["config"]).get("name") or layer.get("name")
+    may_be_nameless = model.endswith("Sequential") and is_nameless(layer)
+    has_name = (isinstance(called, str) and bool(called)) or may_be_nameless
+    if isinstance(layer["config"], dict) and not has_name:
+        what = "empty" if called == "" else f"{kind_of(called)}, no text"
+        yield f"the name of a layer of '{printable(model, 40)}' is {what}"
+    if has_two_names(layer):
+        yield f"layer '{printable(layer['name'], 40)}' is called '{printable(called, 40)}' in its config"
 
 
 def has_two_names(layer: Json) -> bool:
