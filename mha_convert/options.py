@@ -5,7 +5,7 @@ settings file as the words in ``OPTIONS``; all make an ``Options`` of them, whic
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -37,6 +37,12 @@ class SourceOptions(ProofOptions, total=False):
     """How a source is read."""
 
     attention: Attention
+
+
+class MatchOptions(SourceOptions, total=False):
+    """And which of its layers are meant."""
+
+    layers: Sequence[str] | None
 
 
 class LayoutOptions(SourceOptions, total=False):
@@ -120,7 +126,7 @@ class Options:
         strict: whether a layer whose class computes more than attention with its projections is an error.
 
     Raises:
-        LayoutError: a word that is not among the words of its option.
+        LayoutError: a value that is not among the words of its option.
     """
 
     config: "StrPath | None" = None
@@ -136,20 +142,17 @@ class Options:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        """A dtype of PyTorch is taken by its name; words are checked."""
+        """A dtype of PyTorch is used by its name; words are checked, and None is one only where it is the default."""
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
         for name, row in OPTIONS.items():
-            check_word(name, getattr(self, name), row.words)
-
-    @property
-    def dtype_name(self) -> str | None:
-        """The dtype as text."""
-        return None if self.dtype is None else str(self.dtype)
+            value = getattr(self, name)
+            if row.words and not (value is None is DEFAULTS[name]):
+                check_word(name, value, row.words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What is said of an option on the command line, and who may give it.
+    """What is said of an option on the command line, and who may use it.
 
     Args:
         flag: on the command line.
@@ -159,7 +162,8 @@ class Option:
         shown: the default as people should see it; None for nothing.
         repeated: whether the flag may be given several times.
         settings: its name in a settings file of ``batch``, where one may hold it.
-        kind: the type of its value there.
+        kind: the type of a value: in a settings file, and on the command line where it is a number or a switch.
+        least: of a number.
     """
 
     flag: str
@@ -169,7 +173,8 @@ class Option:
     shown: str | None = None
     repeated: bool = False
     settings: str | None = None
-    kind: type = field(default=str)
+    kind: type = str
+    least: int | None = None
 
 
 def words_of(literal: Any) -> tuple[str, ...]:
@@ -212,7 +217,7 @@ OPTIONS: Mapping[str, Option] = {
     "layers": Option(
         flag="--layer",
         metavar="NAME",
-        help="Convert this layer only; can be used several times.",
+        help="This layer only; can be used several times.",
         repeated=True,
         settings="layer",
         kind=list,
@@ -258,7 +263,56 @@ OPTIONS: Mapping[str, Option] = {
         kind=bool,
     ),
 }
+# Those of ``Run``; no settings file holds one.
+RUN: Mapping[str, Option] = {
+    "jobs": Option(
+        flag="--jobs",
+        metavar="N",
+        help="Sources at once, each in a process.",
+        shown="by cores and memory",
+        kind=int,
+        least=1,
+    ),
+    "pattern": Option(
+        flag="--pattern",
+        metavar="GLOB",
+        help="Which files of a folder are models, by name or path in it.",
+        shown="all with Keras' suffixes, and SavedModels",
+    ),
+    "format": Option(flag="--format", words=words_of(TargetFormat), help="Of the targets.", shown="safetensors"),
+    "keep_suffix": Option(
+        flag="--keep-suffix", help="Call the target of a.h5 a.h5.safetensors, where a.keras is there too.", kind=bool
+    ),
+    "resume": Option(
+        flag="--resume", help="Go on: leave what an earlier run finished, if nothing changed since.", kind=bool
+    ),
+    "overwrite": Option(flag="--overwrite", help="Begin anew, and replace existing targets.", kind=bool),
+    "fail_fast": Option(
+        flag="--fail-fast", help="Begin no further source after one that was refused or crashed.", kind=bool
+    ),
+    "timeout": Option(
+        flag="--timeout", metavar="SECONDS", help="What one source may take.", shown="3600", kind=float, least=1
+    ),
+}
 DEFAULTS: Mapping[str, Any] = {item.name: item.default for item in fields(Options)}
+
+
+def asked(kind: Any, given: Mapping[str, Any]) -> Options:
+    """The options that a function was called with, which takes those of ``kind``, a ``…Options``.
+
+    Raises:
+        LayoutError: a value that is not among the words of its option.
+        TypeError: an option that the function does not have; it would be ignored in silence.
+    """
+    others = [name for name in given if name not in names_of(kind)]
+    if others:
+        raise TypeError(f"unexpected keyword argument '{others[0]}', expected some of {', '.join(names_of(kind))}")
+    return Options(**given)
+
+
+def names_of(kind: Any) -> list[str]:
+    """The names of a ``…Options``, in the order of the records."""
+    return [name for name in (*OPTIONS, *RUN) if name in kind.__optional_keys__]
 
 
 def dtype_name(dtype: Any) -> str | None:
@@ -267,10 +321,10 @@ def dtype_name(dtype: Any) -> str | None:
 
 
 def check_word(name: str, word: Any, words: Sequence[str]) -> None:
-    """Refuse a word that is not among ``words``; None is any default.
+    """Refuse a value that is not among ``words``.
 
     Raises:
         LayoutError: with the words that there are.
     """
-    if words and word is not None and word not in words:
+    if word not in words:
         raise LayoutError(f"There is no {name} '{printable(word)}'. Choose one of: {', '.join(words)}.")

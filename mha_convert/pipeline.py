@@ -20,7 +20,16 @@ from .keys.renaming import read_renames, rename
 from .layers import survey
 from .layers.descriptions import read_attention
 from .layers.selection import convertible, refuse_more, select
-from .options import ConvertOptions, LayoutOptions, Options, PlanOptions, SourceOptions
+from .options import (
+    ConvertOptions,
+    LayoutOptions,
+    MatchOptions,
+    Options,
+    PlanOptions,
+    SourceOptions,
+    asked,
+    check_word,
+)
 from .readers import read
 from .records.layer import Findings
 from .records.plan import Alignment, Plan
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
     from .verification import Progress
 
 UNPROVEN = "none"
+REFERENCES = ("numpy", "keras")  # that prove something
 MOST_FACTS = 4  # in one refusal of a description
 
 
@@ -52,7 +62,7 @@ def inspect_file(source: StrPath, **options: "Unpack[SourceOptions]") -> Inspect
     Raises:
         ReadError, LayerError: the file is damaged, or a layer contradicts itself.
     """
-    return Inspection(*found_in(source, Options(**options)))
+    return Inspection(*found_in(source, asked(SourceOptions, options)))
 
 
 def explain_file(source: StrPath, layer: str | None = None, **options: "Unpack[LayoutOptions]") -> Explanation:
@@ -66,11 +76,11 @@ def explain_file(source: StrPath, layer: str | None = None, **options: "Unpack[L
     Raises:
         ReadError, LayerError, LayoutError: as ``convert_file``.
     """
-    asked = Options(**options)
-    checkpoint, findings = found_in(source, asked)
+    wanted = asked(LayoutOptions, options)
+    checkpoint, findings = found_in(source, wanted)
     chosen = convertible(checkpoint, findings, None if layer is None else [layer])
-    plans = (layouts.plan([item], layout=asked.layout, prefix="") for item in chosen)
-    return Explanation(source=checkpoint, options=asked, plans=tuple(plan.layers[0] for plan in plans))
+    plans = (layouts.plan([item], layout=wanted.layout, prefix="") for item in chosen)
+    return Explanation(source=checkpoint, options=wanted, plans=tuple(plan.layers[0] for plan in plans))
 
 
 def plan_file(source: StrPath, **options: "Unpack[PlanOptions]") -> KeyList:
@@ -83,20 +93,17 @@ def plan_file(source: StrPath, **options: "Unpack[PlanOptions]") -> KeyList:
     Raises:
         ReadError, LayerError, LayoutError: as ``convert_file``.
     """
-    checkpoint, _, chosen = planned(source, Options(**options))
+    checkpoint, _, chosen = planned(source, asked(PlanOptions, options))
     return KeyList(source=checkpoint, plan=chosen)
 
 
-def match_file(
-    source: StrPath, like: StrPath, *, layers: "list[str] | None" = None, **options: "Unpack[SourceOptions]"
-) -> Alignment:
+def match_file(source: StrPath, like: StrPath, **options: "Unpack[MatchOptions]") -> Alignment:
     """Which of the source's layers belongs to which attention of a PyTorch model; ``convert_file(like=)`` applies it.
 
     Args:
         source: whatever ``read`` takes.
         like: the model's ``state_dict``, ``.safetensors`` or ``.pt``.
-        layers: names of the layers to match; None for all.
-        options: ``config``, ``trust`` and ``attention``, see ``Options``.
+        options: ``config``, ``trust``, ``attention`` and ``layers``, see ``Options``.
 
     Returns:
         the pairs, shown by shapes and order, and what stays on either side.
@@ -105,8 +112,9 @@ def match_file(
         ReadError, LayerError: as ``convert_file``.
         LayoutError: the pairs need two layouts.
     """
-    checkpoint, findings = found_in(source, Options(**options))
-    return aligned(checkpoint, convertible(checkpoint, findings, layers), like)
+    wanted = asked(MatchOptions, options)
+    checkpoint, findings = found_in(source, wanted)
+    return aligned(checkpoint, convertible(checkpoint, findings, wanted.layers), like)
 
 
 def convert_file(
@@ -132,7 +140,7 @@ def convert_file(
     Raises:
         ReadError, LayerError, LayoutError, WriteError, VerificationError: nothing was written.
     """
-    asked = Options(**options)
+    wanted = asked(ConvertOptions, options)
     refuse_object(source, SOURCE)
 
     # Names first: what cannot be written is not worth reading a file for.
@@ -144,10 +152,10 @@ def convert_file(
         check_target(Path(module), overwrite=overwrite)
 
     # What is in the source, and where each number goes.
-    checkpoint, findings, chosen = planned(source, asked)
+    checkpoint, findings, chosen = planned(source, wanted)
     for place in (path, *(() if module is None else (Path(module),))):
-        refuse_part_as_target(place, checkpoint, asked.like)
-    if asked.strict:
+        refuse_part_as_target(place, checkpoint, wanted.like)
+    if wanted.strict:
         refuse_more([item.layer for item in chosen.layers])
 
     # The stack is left in reverse: the target appears first, the module's source after it.
@@ -159,7 +167,7 @@ def convert_file(
         stack.enter_context(unchanged(checkpoint))
         with checked(checkpoint):
             writer.write(drafted, convert(chosen), describe_plan(chosen, checkpoint))
-        return prove(checkpoint, findings, chosen, drafted, path, asked.reference, on_progress)
+        return prove(checkpoint, findings, chosen, drafted, path, wanted.reference, on_progress)
 
 
 def verify_file(
@@ -184,9 +192,10 @@ def verify_file(
 
     Raises:
         ReadError: a file is missing, damaged, or the target not one of ours.
-        LayerError, LayoutError: the source does not have the target's layers.
+        LayerError, LayoutError: the source does not have the target's layers; no such reference.
         VerificationError: the target is not what the source's layers compute.
     """
+    check_word("reference", reference, REFERENCES)
     checkpoint = read(source, config=config, trust=trust)
     path = locate(target)
     written = local_copy(path)
@@ -199,26 +208,26 @@ def verify_file(
         return prove(checkpoint, findings, chosen, written, path, reference, on_progress)
 
 
-def found_in(source: StrPath, asked: Options) -> tuple[Checkpoint, Findings]:
+def found_in(source: StrPath, wanted: Options) -> tuple[Checkpoint, Findings]:
     """The first two stages. Arrays are read only where a layer cannot be recognised without, see ``find_layers``."""
-    rows = read_attention(asked.attention)
-    checkpoint = read(source, config=asked.config, trust=asked.trust)
+    rows = read_attention(wanted.attention)
+    checkpoint = read(source, config=wanted.config, trust=wanted.trust)
     return checkpoint, survey(checkpoint, rows)
 
 
-def planned(source: StrPath, asked: Options) -> tuple[Checkpoint, Findings, Plan]:
+def planned(source: StrPath, wanted: Options) -> tuple[Checkpoint, Findings, Plan]:
     """The first three: what is in the source, and where each number would go."""
-    rules = read_renames(asked.renames) if isinstance(asked.renames, str | PathLike) else asked.renames
-    if asked.like is not None and (asked.prefix is not None or rules):
-        raise LayoutError(f"{asked.like} gives the names itself. Leave out prefix and renames.")
-    checkpoint, findings = found_in(source, asked)
-    found, layout = convertible(checkpoint, findings, asked.layers), asked.layout
-    if asked.like is not None:
-        alignment = all_matched(aligned(checkpoint, found, asked.like), asked.like)
+    rules = read_renames(wanted.renames) if isinstance(wanted.renames, str | PathLike) else wanted.renames
+    if wanted.like is not None and (wanted.prefix is not None or rules):
+        raise LayoutError(f"{wanted.like} gives the names itself. Leave out prefix and renames.")
+    checkpoint, findings = found_in(source, wanted)
+    found, layout = convertible(checkpoint, findings, wanted.layers), wanted.layout
+    if wanted.like is not None:
+        alignment = all_matched(aligned(checkpoint, found, wanted.like), wanted.like)
         found, rules = tuple(pair.layer for pair in alignment.pairs), renames_of(alignment)
         checkpoint = replace(checkpoint, notes=(*checkpoint.notes, *map(printable, alignment.notes)))
         layout = alignment.layout
-    chosen = layouts.plan(found, layout=layout, prefix=asked.prefix, dtype=asked.dtype)
+    chosen = layouts.plan(found, layout=layout, prefix=wanted.prefix, dtype=wanted.dtype)
     return checkpoint, findings, rename(chosen, rules) if rules else chosen
 
 
@@ -285,9 +294,9 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
         )
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers), findings.companions)
     places = {layer.name: layer for layer in described.layers}
-    asked: dict[str, Any] = {name: getattr(described, name) for name in ("layout", "dtype")}
+    words: dict[str, Any] = {name: getattr(described, name) for name in ("layout", "dtype")}
     try:
-        bare = [layouts.plan([layer], prefix="", **asked) for layer in chosen]
+        bare = [layouts.plan([layer], prefix="", **words) for layer in chosen]
     except LayoutError as error:
         raise VerificationError(
             f"{target}: its description asks for what cannot be made from {source}: {error} Convert again."
@@ -298,4 +307,4 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
         for plan in bare
         for item in plan.layers
     )
-    return Plan(**asked, layers=plans)
+    return Plan(**words, layers=plans)

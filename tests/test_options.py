@@ -110,3 +110,33 @@ def test_layout_encoder_is_what_an_encoder_layer_loads(samples, tmp_path):
 def test_what_no_encoder_layer_holds_is_refused(samples, tmp_path, file, layer, fact):
     with pytest.raises(mha_convert.LayoutError, match=fact):
         mha_convert.convert_file(samples / file, tmp_path / "x.pt", layout="encoder", layers=[layer])
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "fact"),
+    [
+        ("convert_file(SOURCE, TARGET, layout=None)", mha_convert.LayoutError, "There is no layout 'None'"),
+        ("convert_file(SOURCE, TARGET, reference=None)", mha_convert.LayoutError, "There is no reference 'None'"),
+        ("verify_file(SOURCE, TARGET, reference='none')", mha_convert.LayoutError, "There is no reference 'none'"),
+        ("convert_many(SOURCE, TARGET, layout='mah')", mha_convert.LayoutError, "There is no layout 'mah'"),
+        ("inspect_file(SOURCE, layout='linear')", TypeError, "unexpected keyword argument 'layout'"),
+        ("explain_file(SOURCE, dtype='float16')", TypeError, "unexpected keyword argument 'dtype'"),
+        ("plan_file(SOURCE, strict=True)", TypeError, "unexpected keyword argument 'strict'"),
+        ("match_file(SOURCE, TARGET, prefix='')", TypeError, "unexpected keyword argument 'prefix'"),
+        ("plan([], layout=None)", mha_convert.LayoutError, "There is no layout 'None'"),
+    ],
+)
+def test_no_option_is_ignored_in_silence(samples, tmp_path, call, kind, fact):
+    """Also where no type checker looks: an option that a function does not have, and None where it is no default."""
+    names = {"SOURCE": samples / "textbook.keras", "TARGET": tmp_path / "x.pt"}
+    with pytest.raises(kind, match=fact):
+        eval(f"mha_convert.{call}", {"mha_convert": mha_convert, **names})
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_has_every_option_of_a_run():
+    """``batch`` gets its flags from the rows of ``RUN``, which are the fields of ``Run``."""
+    assert set(options.RUN) == {item.name for item in fields(options.Run)}
+    for name in options.RUN:
+        assert f"        {name}: " in options.Run.__doc__, name
+    assert options.RUN["timeout"].shown == f"{options.Run().timeout:.0f}"

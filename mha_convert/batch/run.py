@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..errors import ReadError, WriteError, printable
 from ..files.locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
-from ..options import BatchOptions, Run, TargetFormat, check_word, words_of
+from ..options import RUN, BatchOptions, Run, check_word
 from ..readers import SUFFIXES
 from ..targets import open_target
 from ..targets.names import without_suffix
@@ -76,17 +76,16 @@ def convert_many(
 
 def sorted_options(options: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
     """The options of the run, and those of each conversion."""
-    own = {item.name for item in fields(Run)}
     return (
-        Run(**{name: value for name, value in options.items() if name in own}),
-        {name: value for name, value in options.items() if name not in own},
+        Run(**{name: value for name, value in options.items() if name in RUN}),
+        {name: value for name, value in options.items() if name not in RUN},
     )
 
 
 def plan_batch(sources: StrPath | Sequence[StrPath], out: StrPath, **options: "Unpack[BatchOptions]") -> Batch:
     """What ``convert_many`` would do, and whatever is wrong with it; nothing is written."""
     run, each = sorted_options(options)
-    check_word("format", run.format, words_of(TargetFormat))
+    check_word("format", run.format, RUN["format"].words)
     if run.resume and run.overwrite:
         raise WriteError(f"{out}: --resume keeps what is finished, --overwrite does not. Use one of them.")
     found = find([sources] if isinstance(sources, str | os.PathLike) else sources, run.pattern)

@@ -30,15 +30,16 @@ def given(options: Mapping[str, Any]) -> Settings:
     """The options that a user gave, in a form that every worker understands: files of rules become what they hold.
 
     Raises:
-        LayoutError: an option that ``convert_file`` does not have for many sources.
+        LayoutError: an option that ``convert_file`` does not have for many sources, or a value that it does not have.
         ReadError, LayerError: a file of rules that cannot be read.
     """
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise LayoutError(f"Option '{unknown[0]}': is none of a batch, expected some of {', '.join(OPTIONS)}.")
     found = {name: value for name, value in options.items() if value is not None}
+    checked = Options(**found)
     if "dtype" in found:
-        found["dtype"] = Options(dtype=found["dtype"]).dtype_name
+        found["dtype"] = checked.dtype
     if "renames" in found and not isinstance(found["renames"], Mapping):
         found["renames"] = read_renames(found["renames"])
     if "attention" in found:

@@ -5,11 +5,11 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..options import ConvertOptions
+from ..options import BatchOptions
 from .options import Json, taking
 from .screen import bar_of_files, print_json, show
 from .verbs import app, example
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         "mha-convert batch @list.txt 's3://bucket/**/*.keras' --out converted --jobs 4 --resume",
     )
 )
-@taking(ConvertOptions)
+@taking(BatchOptions)
 def batch(
     sources: Annotated[
         list[str],
@@ -45,40 +45,6 @@ def batch(
         ),
     ],
     *,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--pattern",
-            metavar="GLOB",
-            help="Which files of a folder are models, by name or path in it.",
-            show_default="all with Keras' suffixes, and SavedModels",
-        ),
-    ] = None,
-    suffix: Annotated[Literal["safetensors", "pt"], typer.Option("--format", help="Of the targets.")] = "safetensors",
-    keep_suffix: Annotated[
-        bool,
-        typer.Option("--keep-suffix", help="Call the target of a.h5 a.h5.safetensors, where a.keras is there too."),
-    ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            metavar="N",
-            min=1,
-            help="Sources at once, each in a process.",
-            show_default="by cores and memory",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on: leave what an earlier run finished, if nothing changed since.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin anew, and replace existing targets.")] = False,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Begin no further source after one that was refused or crashed.")
-    ] = False,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=1, help="What one source may take.")
-    ] = 3600,
     dask: Annotated[
         str | None,
         typer.Option(
@@ -95,26 +61,14 @@ def batch(
     **options: Any,
 ) -> None:
     """Convert many models; a report with a line for each goes beside the targets, and one failure stops no other."""
-    if dask is not None and jobs is not None:
+    if dask is not None and "jobs" in options:
         raise typer.BadParameter("--jobs is for this machine; on a cluster its workers decide. Leave out one of them.")
     from ..batch.cluster import dask_executor
     from ..batch.run import plan_batch, run_batch
     from ..batch.summary import Summary, summary_as_json, summary_as_text
     from ..signals import note_instead
 
-    planned = plan_batch(
-        sources,
-        out,
-        jobs=jobs,
-        pattern=pattern,
-        format=suffix,
-        keep_suffix=keep_suffix,
-        resume=resume,
-        overwrite=overwrite,
-        fail_fast=fail_fast,
-        timeout=timeout,
-        **options,
-    )
+    planned = plan_batch(sources, out, **options)
     summary, total = Summary(), len(planned.tasks) + len(planned.finished)
     for done in planned.finished:
         summary.add(done)

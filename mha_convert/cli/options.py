@@ -1,12 +1,12 @@
 """The options of the command line, made of the rows in ``options.OPTIONS``."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import typer
 
-from ..options import OPTIONS, Option
+from ..options import OPTIONS, RUN, Option, names_of
 
 Source = Annotated[
     str,
@@ -25,18 +25,23 @@ Proof = Annotated[
 ]
 
 
+NUMBERS = (int, float)
+ROWS = {**OPTIONS, **RUN}
+
+
 def taking(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A verb gets the options of a ``…Options`` as ``**options``: those that were given, by their names in Python."""
-    names = [name for name in OPTIONS if name in all_keys(kind)]
+    names = names_of(kind)
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
         def run(**given: Any) -> None:
             verb(**{name: value for name, value in given.items() if name not in names or is_given(value)})
 
+        # The verb's own arguments, then the shared options, then the verb's own options: the order of the help.
         own = [item for item in inspect.signature(verb).parameters.values() if item.kind is not item.VAR_KEYWORD]
-        shared = [parameter(name, OPTIONS[name]) for name in names]
-        every = [*(item for item in own if item.kind is not item.KEYWORD_ONLY), *shared]
-        every += [item for item in own if item.kind is item.KEYWORD_ONLY]
+        arguments = [item for item in own if item.kind is not item.KEYWORD_ONLY]
+        shared = [parameter(name, ROWS[name]) for name in names]
+        every = [*arguments, *shared, *(item for item in own if item.kind is item.KEYWORD_ONLY)]
         keywords = [item.replace(kind=item.KEYWORD_ONLY) for item in every]
         run.__name__, run.__doc__ = verb.__name__, verb.__doc__
         run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
@@ -44,11 +49,6 @@ def taking(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
         return run
 
     return decorate
-
-
-def all_keys(kind: type) -> frozenset[str]:
-    """The names that a ``TypedDict`` has, its parents' among them."""
-    return frozenset(kind.__annotations__) | frozenset(getattr(kind, "__optional_keys__", ()))
 
 
 def is_given(value: Any) -> bool:
@@ -59,22 +59,11 @@ def is_given(value: Any) -> bool:
 def parameter(name: str, row: Option) -> inspect.Parameter:
     """An option as typer reads it from a signature."""
     shown: dict[str, Any] = {"metavar": row.metavar} if row.metavar else {}
-    taken: Any = Literal[tuple(row.words)] if row.words else str
-    if row.kind is bool:
-        taken, default = bool, False
-    else:
-        taken, default = (list[taken] if row.repeated else taken) | None, None
-        shown["show_default"] = row.shown or False
+    taken: Any = bool
+    default: Any = False
+    if row.kind is not bool:
+        value: Any = Literal[tuple(row.words)] if row.words else row.kind if row.kind in NUMBERS else str
+        taken, default = (list[value] if row.repeated else value) | None, None
+        shown |= {"show_default": row.shown or False} | ({} if row.least is None else {"min": row.least})
     annotation = Annotated[taken, typer.Option(row.flag, help=row.help, **shown)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def flags(given: Mapping[str, Any]) -> list[str]:
-    """The options as they are written on a command line, for commands that are printed."""
-    from ..files.shell import option
-
-    return [
-        option(OPTIONS[name].flag, value)
-        for name, values in given.items()
-        for value in (values if OPTIONS[name].repeated else [values])
-    ]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..options import ConvertOptions, LayoutOptions, PlanOptions, ProofOptions, SourceOptions
+from ..options import ConvertOptions, LayoutOptions, MatchOptions, PlanOptions, ProofOptions, SourceOptions
 from .options import Json, Overwrite, Proof, Source, taking
 from .screen import print_json, progress, show
 
@@ -122,7 +122,7 @@ def keys(source: Source, *, as_json: Json = False, **options: Any) -> None:
 
 
 @app.command(epilog=example("mha-convert match model.keras my_model.pt --rules my_model.rename.toml"))
-@taking(SourceOptions)
+@taking(MatchOptions)
 def match(
     source: Source,
     like: Annotated[
@@ -134,12 +134,6 @@ def match(
         ),
     ],
     *,
-    layers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--layer", metavar="NAME", help="Match this layer only; can be used several times.", show_default=False
-        ),
-    ] = None,
     rules: Annotated[
         Path | None,
         typer.Option(
@@ -156,7 +150,7 @@ def match(
     from ..pipeline import match_file
     from ..words.conversion import alignment_as_json, alignment_as_text
 
-    found = match_file(source, like, layers=layers, **options)
+    found = match_file(source, like, **options)
     written = (
         rules
         and found.pairs

@@ -90,7 +90,8 @@ def plan(
         LayoutError: no such layout or dtype; a layer that does not fit; two layers that claim one key.
     """
     lay_out, kept = choose(layout).lay_out, dtype_name(dtype)
-    check_word("dtype", kept, DTYPES)
+    if kept is not None:
+        check_word("dtype", kept, DTYPES)
     refuse([(layer, refusals(layer, layout)) for layer in layers], layout)
     forms: list[LayOut] = [OF_KIND[layer.kind] or lay_out for layer in layers]
     plans = tuple(form(layer, key_prefix(layer.name, prefix)) for form, layer in zip(forms, layers, strict=True))
