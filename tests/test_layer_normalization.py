@@ -16,6 +16,7 @@ from test_cli import run
 
 import mha_convert
 from mha_convert.layers import survey
+from mha_convert.layers.layer_normalization import ROW
 from mha_convert.words.inspection import inspection_as_json
 
 NAMES = [*FORMS, "half"]
@@ -134,3 +135,20 @@ def test_the_proof_sees_wrong_settings(made, tmp_path):
     assert mha_convert.verify(plan, mha_convert.open_target(tmp_path / "right.pt"))
     with pytest.raises(mha_convert.VerificationError):
         mha_convert.verify(wrong, mha_convert.open_target(tmp_path / "wrong.pt"))
+
+
+@pytest.mark.parametrize(
+    ("axis", "rank", "fact"),
+    [
+        ([5], 3, "it normalizes axis [5] of an input of rank 3"),
+        ([0], 3, "it normalizes axis [0] of an input of rank 3"),
+        ([-1, -1], 3, "axis is [-1, -1], expected an axis or a list of axes"),
+        ([[1], 2], 3, "axis is [[1], 2], expected an axis or a list of axes"),
+        (True, 3, "axis is True, expected an axis or a list of axes"),
+    ],
+)
+def test_axes_that_no_input_has_are_refused(made, axis, rank, fact):
+    """A number of an axis beyond the rank must not come round to the last one."""
+    group = next(group for group in mha_convert.read(made / "norm.keras").root.walk() if group.name == "usual")
+    config = replace(group.config, settings={**group.config.settings, "axis": axis}, input_rank=rank)
+    assert fact in ROW.match(replace(group, config=config)).reason

@@ -43,7 +43,7 @@ def trailing(axes: list[int], rank: int | None) -> bool | None:
     if rank is None:
         consecutive = all(axis > 0 for axis in axes) and axes == list(range(axes[0], axes[0] + len(axes)))
         return None if consecutive else False
-    return [axis % rank for axis in axes] == list(range(rank - len(axes), rank))
+    return axes == list(range(rank - len(axes), rank))
 
 
 def normalized(settings: dict[str, Any]) -> dict[str, Any]:

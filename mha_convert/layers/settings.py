@@ -80,7 +80,8 @@ def is_positive(value: Any) -> bool:
 def is_axes(value: Any) -> bool:
     """An axis, or a list of some that differ."""
     axes = value if isinstance(value, list) else [value]
-    return 0 < len(axes) <= 32 and all(type(axis) is int and -32 <= axis < 32 for axis in axes)
+    are_axes = 0 < len(axes) <= 32 and all(type(axis) is int and -32 <= axis < 32 for axis in axes)
+    return are_axes and len(set(axes)) == len(axes)
 
 
 def switch(name: str, default: bool = False, *, may_be_null: bool = False) -> Setting:
