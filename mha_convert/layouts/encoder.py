@@ -9,13 +9,13 @@ https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerEncoderLayer.
 from ..records.layer import AttentionLayer
 from ..records.plan import LayerPlan
 from . import mha
-from .refusals import REORDERED, Refusal
+from .refusals import REORDERED, Refusal, has_several_widths
 
 NAME = "encoder"
 SELF_ATTENTION = "self_attn."
 OTHERWISE = "Use --layout mha, which takes any sizes"
 CROSS = Refusal(
-    lambda layer: not layer.query_features == layer.key_features == layer.value_features,
+    has_several_widths,
     "has inputs of widths {layer.query_features}, {layer.key_features} and {layer.value_features}, and self-attention "
     "has one input",
     OTHERWISE,

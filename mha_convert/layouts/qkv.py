@@ -16,12 +16,12 @@ from .patterns import (
     VALUE_BIAS,
     with_factor,
 )
-from .refusals import GATED, GROUPED, REORDERED, UNKNOWN_AXES, WINDOWED, Refusal
+from .refusals import GATED, GROUPED, REORDERED, UNKNOWN_AXES, WINDOWED, Refusal, has_several_widths
 
 NAME = "qkv"
 OTHERWISE = "Give --layout linear, which takes any sizes"
 CROSS = Refusal(
-    lambda layer: not layer.query_features == layer.key_features == layer.value_features,
+    has_several_widths,
     "has inputs of widths {layer.query_features}, {layer.key_features} and {layer.value_features}, and one fused "
     "weight takes one input",
     OTHERWISE,

@@ -24,6 +24,11 @@ class Refusal:
         return printable(self.fact.format(layer=layer), LONGEST)
 
 
+def has_several_widths(layer: Any) -> bool:
+    """Whether query, key and value have inputs of different widths."""
+    return not layer.query_features == layer.key_features == layer.value_features
+
+
 LINEAR = "Give --layout linear, whose module computes it"
 
 GROUPED = Refusal(

@@ -220,8 +220,45 @@ class AttentionLayer:
         return sum(variable.size for variable in self.variables)
 
 
+class StoredAsIs:
+    """What follows from ``arrays``, for layers whose arrays are in the file as Keras computes with them."""
+
+    __slots__ = ()
+    arrays: Mapping[str, Variable]
+
+    @property
+    def row(self) -> None:
+        """Nobody has to describe it."""
+        return None
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The arrays in Keras' order."""
+        return tuple(self.arrays.values())
+
+    @property
+    def stored_variables(self) -> tuple[Variable, ...]:
+        """The same: none is made of others."""
+        return self.variables
+
+    @property
+    def dtype(self) -> str:
+        """Storage dtype, as in ``AttentionLayer``."""
+        return common_dtype(self.variables)
+
+    @property
+    def storage(self) -> str:
+        """What its arrays are stored as: their dtype."""
+        return self.dtype
+
+    @property
+    def parameters(self) -> int:
+        """Number of stored numbers in the layer."""
+        return sum(variable.size for variable in self.variables)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnprojectedAttention:
+class UnprojectedAttention(StoredAsIs):
     """``keras.layers.Attention`` or ``AdditiveAttention`` (``kind``): one head, no projections, one or two weights.
 
     ``score`` says how a query and a key are scored: ``dot``, ``concat`` or ``additive``. ``arrays`` has the weights:
@@ -265,47 +302,17 @@ class UnprojectedAttention:
         return "scale" in self.arrays
 
     @property
-    def row(self) -> None:
-        """Nobody has to describe it."""
-        return None
-
-    @property
     def sizes(self) -> dict[str, Any]:
         """What a target says of the layer in Keras' words."""
         mode = {} if self.score == "additive" else {"score_mode": self.score}
         return {"use_scale": self.use_scale} | mode
-
-    @property
-    def dtype(self) -> str:
-        """Storage dtype, as in ``AttentionLayer``."""
-        return common_dtype(self.variables)
-
-    @property
-    def storage(self) -> str:
-        """The same: no weight of these classes is quantized."""
-        return self.dtype
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The weights."""
-        return tuple(self.arrays.values())
-
-    @property
-    def stored_variables(self) -> tuple[Variable, ...]:
-        """The same: no weight of these classes is made of others."""
-        return self.variables
-
-    @property
-    def parameters(self) -> int:
-        """Number of trained numbers in the layer."""
-        return sum(variable.size for variable in self.variables)
 
 
 AnyAttention = AttentionLayer | UnprojectedAttention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainLayer:
+class PlainLayer(StoredAsIs):
     """A layer that is its class, its settings and its arrays by Keras' names: every kind but attention.
 
     The other fields are those of ``AttentionLayer``.
@@ -325,39 +332,9 @@ class PlainLayer:
     beyond: str | None = None
 
     @property
-    def row(self) -> None:
-        """Nobody has to describe it."""
-        return None
-
-    @property
     def sizes(self) -> dict[str, Any]:
         """What a target says of the layer in Keras' words."""
         return dict(self.settings)
-
-    @property
-    def dtype(self) -> str:
-        """Storage dtype, as in ``AttentionLayer``."""
-        return common_dtype(self.variables)
-
-    @property
-    def storage(self) -> str:
-        """What its arrays are stored as: their dtype."""
-        return self.dtype
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The arrays in Keras' order."""
-        return tuple(self.arrays.values())
-
-    @property
-    def stored_variables(self) -> tuple[Variable, ...]:
-        """All variables of the file that the layer is made of."""
-        return self.variables
-
-    @property
-    def parameters(self) -> int:
-        """Number of stored numbers in the layer."""
-        return sum(variable.size for variable in self.variables)
 
 
 class Layer(Protocol):
