@@ -86,7 +86,7 @@ class Run:
     """The options of a run over many sources, with their defaults.
 
     Args:
-        jobs: sources at once, where there is no executor; None for as many as there are cores and memory for.
+        jobs: sources at once, where there is no executor; None for as many as cores and memory allow.
         pattern: which files of a folder are models; None for those with Keras' suffixes.
         format: ``"safetensors"`` or ``"pt"``.
         keep_suffix: ``a.h5`` becomes ``a.h5.safetensors`` instead of ``a.safetensors``.
@@ -116,7 +116,7 @@ class Options:
         attention: hand-written attention: rows as text or mappings, or TOML files with them, see ``read_attention``.
         layout: a word of ``Layout``, see ``docs/layouts.md``.
         layers: names of the layers; None for all.
-        prefix: what stands before a layer's keys, with ``{name}`` for its name; None for ``"{name}"``, ``""`` for
+        prefix: text before a layer's keys, with ``{name}`` for its name; None for ``"{name}"``, ``""`` for
             bare keys.
         renames: patterns for whole keys and their new names, see ``rename``; or a TOML file with them.
         like: a ``state_dict`` of your own model, whose attention the layers are matched with (``match_file``): it
@@ -225,7 +225,7 @@ OPTIONS: Mapping[str, Option] = {
     "prefix": Option(
         flag="--prefix",
         metavar="P",
-        help="What stands before a layer's keys, {name} for its name; '' gives the bare keys of one module.",
+        help="Text before a layer's keys, with {name} for its name; '' gives the bare keys of one module.",
         shown="{name}",
         settings="prefix",
     ),

@@ -97,7 +97,7 @@ def convert(
     from ..words.conversion import report_as_json, report_as_text
 
     if "like" in options and {"prefix", "renames"} & options.keys():
-        raise typer.BadParameter("--like finds the names itself; leave out --prefix and --rename.")
+        raise typer.BadParameter("--like gives the names itself; leave out --prefix and --rename.")
     with progress(as_json) as on_progress:
         result = convert_file(
             source,

@@ -1,4 +1,4 @@
-"""Layers beside attention: each kind is a row of roles and settings, matched by the layer's configuration.
+"""Layers other than attention: each kind is a row of roles and settings, matched by the layer's configuration.
 
 A kind is a file of this folder with a ``ROW``, and a line in ``COMPANIONS``. Without a configuration such a layer is
 not found: its settings (epsilon, axes, activation) are nowhere else in a file, and are never assumed.

@@ -23,14 +23,14 @@ def faults(layer: PlainLayer, group: Group) -> Iterator[str]:
     axes = layer.settings["axis"]
     rank = group.config.input_rank if group.config else None
     if trailing(axes, rank) is False:
-        yield f"it normalizes axis {axes} of an input of rank {rank or 'unknown'}, and nn.LayerNorm the last ones"
+        yield f"it normalizes axis {axes} of an input of rank {rank or 'unknown'}, and nn.LayerNorm normalizes the last ones"
     shapes = {variable.shape for variable in layer.arrays.values()}
     if len(shapes) > 1 or any(len(shape) != len(axes) or 0 in shape for shape in shapes):
         yield f"its gamma and beta are of shape {' and '.join(map(str, sorted(shapes)))}, expected one size per axis"
 
 
 def cautions(layer: PlainLayer, group: Group) -> Iterator[str]:
-    """A positive axis shows that it is the last only beside the rank of the input."""
+    """A positive axis is known to be the last only where the rank of the input is known."""
     axes = layer.settings["axis"]
     if trailing(axes, group.config.input_rank if group.config else None) is None:
         yield f"it normalizes axis {axes}, which is assumed to be the last: the file does not hold its input's rank"

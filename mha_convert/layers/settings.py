@@ -113,7 +113,7 @@ def strangers(rows: Iterable[Setting], without_effect: Iterable[str], config: Ma
 
     Args:
         rows: the settings that make a difference.
-        without_effect: other settings of the class, beside those of every layer.
+        without_effect: other settings of the class, besides those of every layer.
         config: Keras' ``get_config()``.
     """
     known = {row.name for row in rows} | set(without_effect) | set(OF_EVERY_LAYER)

@@ -1,6 +1,6 @@
 """Layout ``encoder``: the keys of ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, for that module's weights.
 
-Its attention is ``nn.MultiheadAttention`` over one input: heads are padded as in layout ``padded``, and nothing stands
+Its attention is ``nn.MultiheadAttention`` over one input: heads are padded as in layout ``padded``, and nothing is put
 around them. The target is loaded with ``strict=False``, as the encoder layer also has norms and linear layers.
 
 https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerEncoderLayer.html

@@ -15,7 +15,7 @@ class Call(Protocol):
 
     @property
     def name(self) -> str:
-        """What is told of it: ``"padding mask"``."""
+        """What messages call it: ``"padding mask"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ UNPROJECTED = Words(
 
 
 def other(formula: plain.Formula) -> Words:
-    """Of a layer beside attention, which is its class, its settings and its arrays."""
+    """Of a layer other than attention, which is its class, its settings and its arrays."""
     return Words(
         section="other_layers",
         table=plain.section,

@@ -1,4 +1,4 @@
-"""Layers beside attention in words: a class, its settings, its arrays, and a formula for each kind."""
+"""Layers other than attention in words: a class, its settings, its arrays, and a formula for each kind."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
