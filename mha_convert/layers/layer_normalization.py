@@ -23,7 +23,8 @@ def faults(layer: PlainLayer, group: Group) -> Iterator[str]:
     axes = layer.settings["axis"]
     rank = group.config.input_rank if group.config else None
     if trailing(axes, rank) is False:
-        yield f"it normalizes axis {axes} of an input of rank {rank or 'unknown'}, and nn.LayerNorm normalizes the last ones"
+        where = f"axis {axes} of an input of rank {rank or 'unknown'}"
+        yield f"it normalizes {where}, and nn.LayerNorm normalizes the last ones"
     shapes = {variable.shape for variable in layer.arrays.values()}
     if len(shapes) > 1 or any(len(shape) != len(axes) or 0 in shape for shape in shapes):
         yield f"its gamma and beta are of shape {' and '.join(map(str, sorted(shapes)))}, expected one size per axis"
