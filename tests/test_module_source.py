@@ -20,6 +20,7 @@ TARGETS = [
     ("six_heads.keras", {"layout": "qkv"}),
     ("six_heads.keras", {"layout": "bert", "prefix": "encoder.layer.0.attention"}),
     ("textbook.keras", {"layout": "t5", "prefix": ""}),
+    ("translator.h5", {"layout": "encoder", "layers": ["self_attention"], "prefix": "layers.0"}),
     ("textbook.keras", {}),
     ("textbook.keras", {"prefix": ""}),
     ("translator.h5", {"layout": "linear"}),

@@ -60,7 +60,7 @@ def batch(
     ] = False,
     **options: Any,
 ) -> None:
-    """Convert many models; a report beside the targets has a line for each, and one failure does not stop the others."""
+    """Convert many models; a report beside the targets has a line for each, and no failure stops the others."""
     if dask is not None and "jobs" in options:
         raise typer.BadParameter("--jobs is for this machine; on a cluster its workers decide. Leave out one of them.")
     from ..batch.cluster import dask_executor

@@ -20,7 +20,8 @@ LEGEND = (
 )
 
 STOCK: tuple[Layout, ...] = ("mha", "padded")  # what holds any layer in nn.MultiheadAttention
-ALIKE = (*STOCK, "encoder")  # whose module is nn.MultiheadAttention, alone or not
+ENCODER: Layout = "encoder"
+ALIKE = (*STOCK, ENCODER)  # whose module is nn.MultiheadAttention, alone or not
 
 
 def section(layers: Sequence[AttentionLayer]) -> Document:
@@ -309,7 +310,7 @@ def tensors_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
         tensor = describe(rule, item, layer.dtype)
         pieces = [piece_text(piece, letters) for piece in rule.pieces]
         stacked = "rows of " if len(pieces) > 1 else ""
-        rows.append((f"  {rule.target}", str(tensor.shape), f"= {stacked}{', then '.join(pieces)}"))
+        rows.append((f"  {tensor.key}", str(tensor.shape), f"= {stacked}{', then '.join(pieces)}"))
     yield from plain_table(Table(("  key", "shape", "made of"), tuple(rows)))
     for pattern, letter in letters.items():
         yield f"  {letter}: {pattern}"
@@ -357,6 +358,22 @@ def traps_part(layer: AttentionLayer) -> Iterator[str]:
     yield ""
 
 
+def stock_lines(item: LayerPlan) -> Iterator[str]:
+    """``nn.MultiheadAttention`` with its weights."""
+    arguments = ", ".join(f"{key}={value!r}" for key, value in item.module.arguments.items())
+    yield f"  attention = torch.nn.MultiheadAttention({arguments})"
+    yield '  attention.load_state_dict(load_file("attention.safetensors"))'
+    yield "  attention.eval()"
+
+
+def encoder_lines(item: LayerPlan) -> Iterator[str]:
+    """The encoder layer whose ``self_attn`` it is; norms and feed-forward layers have weights of their own."""
+    embed, heads, bias = (item.module.arguments[name] for name in ("embed_dim", "num_heads", "bias"))
+    yield f"  encoder = torch.nn.TransformerEncoderLayer({embed}, {heads}, bias={bias}, batch_first=True)"
+    yield '  encoder.load_state_dict(load_file("attention.safetensors"), strict=False)  # of its attention alone'
+    yield "  attention = encoder.eval().self_attn"
+
+
 def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[str]:
     """The few lines to load and call it."""
     choice = "" if item.layout == DEFAULTS["layout"] else f" --layout {item.layout}"
@@ -367,10 +384,7 @@ def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[s
     if item.module.is_stock:
         yield "  from safetensors.torch import load_file"
         yield from ("  import mha_convert", "") if "use_causal_mask=True" in layer.call_options else ("",)
-        arguments = ", ".join(f"{key}={value!r}" for key, value in item.module.arguments.items())
-        yield f"  attention = torch.nn.MultiheadAttention({arguments})"
-        yield '  attention.load_state_dict(load_file("attention.safetensors"))'
-        yield "  attention.eval()"
+        yield from encoder_lines(item) if item.layout == ENCODER else stock_lines(item)
     else:
         yield "  import mha_convert"
         yield ""
