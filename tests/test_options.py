@@ -1,5 +1,6 @@
 """The options: one record, typed keywords that mypy refuses where they are wrong, and layout ``encoder``."""
 
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from conftest import PROJECT
+from conftest import PROJECT, require
 from safetensors.torch import load_file
 from torch import nn
 
@@ -59,7 +60,7 @@ def test_no_public_function_has_more_than_eight_parameters():
 
 @pytest.mark.parametrize(("code", "faults"), [(WRONG, 5), (RIGHT, 0)])
 def test_a_type_checker_refuses_what_is_misspelt(code, faults, tmp_path):
-    pytest.importorskip("mypy")
+    require(importlib.util.find_spec("mypy") is not None, "mypy")
     (tmp_path / "user.py").write_text(code)
     command = [sys.executable, "-m", "mypy", "--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
     result = subprocess.run(
