@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         VerificationError,
         WriteError,
     )
+    from .inspection import inspect_file
     from .keys.renaming import read_renames, rename
     from .layers import find_layers, survey
     from .layers.descriptions import read_attention
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .live import from_keras_layer
     from .modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
     from .options import Options
-    from .pipeline import convert_file, explain_file, inspect_file, match_file, plan_file, verify_file
+    from .pipeline import convert_file, explain_file, match_file, plan_file, verify_file
     from .readers import read
     from .records.layer import AttentionLayer, Findings, NotConverted, PlainLayer, Projection, UnprojectedAttention
     from .records.plan import Alignment, Plan, TargetTensor
@@ -78,7 +79,7 @@ _HOMES = {
     "explain_file": "pipeline",
     "find_layers": "layers",
     "from_keras_layer": "live",
-    "inspect_file": "pipeline",
+    "inspect_file": "inspection",
     "load_modules": "targets.loading",
     "match_file": "pipeline",
     "open_target": "targets",

@@ -2,12 +2,15 @@
 
 The public functions take them as keywords (``Unpack`` of one of the ``…Options``), the command line and a batch's
 settings file as the words in ``OPTIONS``; all make an ``Options`` of them, which is passed as one thing.
+
+This module is imported by every start, ``--help`` included: what needs no check is a ``NamedTuple``, which is made ten
+times as fast as a dataclass.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from .errors import LayoutError, printable
 
@@ -81,8 +84,7 @@ class BatchOptions(ConvertOptions, total=False):
     timeout: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(NamedTuple):
     """The options of a run over many sources, with their defaults.
 
     Args:
@@ -150,8 +152,7 @@ class Options:
                 check_word(name, value, row.words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """What is said of an option on the command line, and who may use it.
 
     Args:

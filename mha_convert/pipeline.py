@@ -14,6 +14,7 @@ from .conversion import convert, ledger
 from .errors import LayoutError, VerificationError, printable
 from .files.locations import SOURCE, StrPath, local_copy, locate, name_of, refuse_object
 from .files.watch import checked, unchanged
+from .inspection import found_in
 from .keys.matching import renames_of
 from .keys.proposal import aligned, all_matched
 from .keys.renaming import read_renames, rename
@@ -26,7 +27,6 @@ from .options import (
     MatchOptions,
     Options,
     PlanOptions,
-    SourceOptions,
     asked,
     check_word,
 )
@@ -34,7 +34,7 @@ from .readers import read
 from .records.layer import Findings
 from .records.plan import Alignment, Plan
 from .records.proof import Conversion
-from .records.said import Explanation, Inspection, KeyList
+from .records.said import Explanation, KeyList
 from .records.source import Checkpoint
 from .source.attention import module_source
 from .targets import Target, check_target, draft, open_target, writer_for
@@ -50,19 +50,6 @@ if TYPE_CHECKING:
 UNPROVEN = "none"
 REFERENCES = ("numpy", "keras")  # that prove something
 MOST_FACTS = 4  # in one refusal of a description
-
-
-def inspect_file(source: StrPath, **options: "Unpack[SourceOptions]") -> Inspection:
-    """What ``inspect`` shows: every layer that can be converted, and what resembles one and cannot be.
-
-    Args:
-        source: whatever ``read`` takes: a file, a folder or a URL.
-        options: ``config``, ``trust`` and ``attention``, see ``Options``.
-
-    Raises:
-        ReadError, LayerError: the file is damaged, or a layer contradicts itself.
-    """
-    return Inspection(*found_in(source, asked(SourceOptions, options)))
 
 
 def explain_file(source: StrPath, layer: str | None = None, **options: "Unpack[LayoutOptions]") -> Explanation:
@@ -206,13 +193,6 @@ def verify_file(
     with unchanged(checkpoint):
         checkpoint.check()
         return prove(checkpoint, findings, chosen, written, path, reference, on_progress)
-
-
-def found_in(source: StrPath, wanted: Options) -> tuple[Checkpoint, Findings]:
-    """The first two stages. Arrays are read only where a layer cannot be recognised without, see ``find_layers``."""
-    rows = read_attention(wanted.attention)
-    checkpoint = read(source, config=wanted.config, trust=wanted.trust)
-    return checkpoint, survey(checkpoint, rows)
 
 
 def planned(source: StrPath, wanted: Options) -> tuple[Checkpoint, Findings, Plan]:

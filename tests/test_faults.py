@@ -611,16 +611,16 @@ def test_what_is_ignored_stays_ignored(large, tmp_path, number):
 
 SWALLOWING = """
 import os, signal
-from mha_convert import pipeline
+from mha_convert import inspection
 class Finalised:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
         for _ in range(1000):
             pass
-def read(*arguments, real=pipeline.read, **options):
+def read(*arguments, real=inspection.read, **options):
     {fault}
     return real(*arguments, **options)
-pipeline.read = read
+inspection.read = read
 """
 FAULTS = [
     "Finalised(); import time; time.sleep(60)",  # Python prints what a finaliser raises, and goes on

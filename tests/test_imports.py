@@ -27,12 +27,13 @@ ALLOWED = {
     "source": set(),
     "verification": {"conversion", "modules", "targets"},
     "words": {"conversion", "layers", "layouts"},
-    "pipeline": {"conversion", "keys", "layers", "layouts", "readers", "source", "targets", "verification", "words"},
+    "inspection": {"layers", "readers"},
+    "pipeline": {"conversion", "inspection", "keys", "layers", "layouts", "readers", "source", "targets", "verification", "words"},
     "live": {"conversion", "layers", "layouts", "readers", "targets", "verification"},
     "batch": {"keys", "layers", "pipeline", "readers", "targets", "words", "__init__"},
-    "cli": {"batch", "keys", "pipeline", "readers", "signals", "targets", "words", "__init__"},
+    "cli": {"batch", "inspection", "keys", "pipeline", "readers", "signals", "targets", "words", "__init__"},
     "__main__": {"cli", "signals", "streams"},
-    "__init__": {"batch", "conversion", "keys", "layers", "layouts", "live", "modules", "pipeline", "readers", "targets", "verification"},
+    "__init__": {"batch", "conversion", "inspection", "keys", "layers", "layouts", "live", "modules", "pipeline", "readers", "targets", "verification"},
 }  # fmt: skip
 HEAVY = ("torch", "tensorflow", "keras", "jax")
 

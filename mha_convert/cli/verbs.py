@@ -51,7 +51,7 @@ def common(
 def inspect(source: Source, *, as_json: Json = False, **options: Any) -> None:
     """List the attention layers of a saved Keras model, with their sizes and what each layout adds."""
     start_hdf5()
-    from ..pipeline import inspect_file
+    from ..inspection import inspect_file
     from ..words.inspection import inspection_as_json, inspection_as_text
 
     found = inspect_file(source, **options)
