@@ -78,9 +78,11 @@ def extended(folder: Path) -> Path:
     ):
         add(package, part, name, (EXAMPLES / part / f"{name}.py").read_text(), table)
     add(package, "targets", "numpy_file", page_writer(), "WRITERS")
-    with (package / "modules.py").open("a") as file:
-        _, definition, text = (EXAMPLES / "modules.py").read_text().partition("\nclass ")
-        file.write(f"\n{definition}{text}")
+    text = (EXAMPLES / "modules.py").read_text().replace("from mha_convert.modules import", "from .attention import")
+    (package / "modules/key_value.py").write_text(text)
+    own = "modules/__init__.py"
+    edit(package, own, "from .masks", "from .key_value import KeyValueMultiheadAttention\nfrom .masks")
+    edit(package, own, "__all__ = [", '__all__ = [\n    "KeyValueMultiheadAttention",')
     edit(package, "options.py", 'Layout = Literal["mha", ', 'Layout = Literal["key-value", "mha", ')
     return package
 

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,9 @@ from layer_cases import CASES, make_layer
 from strangers import NAMES
 
 import mha_convert
+from mha_convert.layouts.layer_normalization import lay_out
+from mha_convert.records.layer import PlainLayer
+from mha_convert.records.source import Variable
 from mha_convert.source.attention import module_source
 
 TARGETS = [
@@ -87,6 +91,39 @@ def test_only_what_is_needed_is_written(samples, tmp_path):
     text = (tmp_path / "modules.py").read_text()
     assert "class " not in text and "def additive_mask" not in text and "import math" not in text
     assert "def to_attn_mask" in text
+
+
+def test_a_layer_normalization_alone_needs_no_masks():
+    gamma = Variable(path="norm/gamma", shape=(3,), dtype="float32", read=lambda: None)
+    layer = PlainLayer(
+        name="norm",
+        kind="layer-normalization",
+        path="norm",
+        arrays={"gamma": gamma},
+        settings={"epsilon": 0.001},
+        class_name="LayerNormalization",
+    )
+    plan = mha_convert.Plan(layout="mha", dtype=None, layers=(lay_out(layer, "norm."),))
+    text = module_source(plan, "x.keras", "x.pt")
+    assert "def " in text and "mask" not in text and "import math" not in text
+    space = {}
+    exec(compile(text, "module", "exec"), space)
+    assert list(space["build"]().state_dict()) == ["norm.weight"]
+
+
+def test_modules_need_torch_alone_and_name_nothing_twice():
+    """What is copied out must run without this package, and is found by name."""
+    files = sorted(Path(mha_convert.__file__).parent.joinpath("modules").glob("*.py"))
+    nodes = [node for file in files for node in ast.parse(file.read_text()).body]
+    names = [node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    assert names and len(names) == len(set(names))
+    imported = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    homes = {alias.name for node in imported if isinstance(node, ast.Import) for alias in node.names}
+    homes |= {node.module.split(".")[0] for node in imported if isinstance(node, ast.ImportFrom) and not node.level}
+    assert homes <= {"math", "typing", "torch"}
+    own = {node.module for node in imported if isinstance(node, ast.ImportFrom) and node.level}
+    assert own <= {file.stem for file in files}
+    assert not [node for node in imported if getattr(node, "level", 0) > 1]
 
 
 def test_an_existing_file_stays(samples, tmp_path):

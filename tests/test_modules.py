@@ -9,7 +9,8 @@ import torch
 from layer_cases import CASES, arrays_of, ids, make_layer
 
 import mha_convert
-from mha_convert.modules import KerasMultiheadAttention, ProjectedMultiheadAttention, causal_mask, to_attn_mask
+from mha_convert.modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
+from mha_convert.modules.masks import causal_mask
 from mha_convert.targets.loading import build_module
 from mha_convert.targets.torch_file import as_tensor
 from mha_convert.verification.formulas.multi_head_attention import Inputs, attention

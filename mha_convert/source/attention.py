@@ -1,11 +1,13 @@
 """``--module``: the classes that a target needs, with the layers' sizes filled in, as one file that needs torch alone.
 
-Classes are copied out of ``modules.py`` with whatever of that file they use. Names of files and layers are a stranger's
-text: each is written as a literal (``text_literal``), or into a docstring that it cannot end (``docstring``).
+Classes are copied out of the folder ``modules`` with whatever of it they use. Names of files and layers are a
+stranger's text: each is written as a literal (``text_literal``), or into a docstring that it cannot end
+(``docstring``).
 """
 
 import ast
 import re
+from collections.abc import Iterator, Mapping
 from importlib import resources
 
 from ..errors import printable
@@ -13,13 +15,14 @@ from ..records.plan import LayerPlan, Plan
 
 IMPORTS = {
     "math": "import math",
-    "partial": "from functools import partial",
     "Any": "from typing import Any",
     "torch": "import torch",
     "Tensor": "Tensor",
     "nn": "nn",
     "F": "from torch.nn import functional as F",
 }
+
+Definition = ast.ClassDef | ast.FunctionDef
 
 PLACE = '''\
 def place(model: nn.Module, path: str, module: nn.Module) -> None:
@@ -41,13 +44,19 @@ def module_source(plan: Plan, source: str, target: str) -> str:
     can have where the layer is.
     """
     classes = {item.module.class_name for item in plan.layers if not item.module.is_stock}
-    definitions = needed(classes | {"to_attn_mask"})
+    masks = {"to_attn_mask"} if any(takes_masks(item) for item in plan.layers) else set()
+    definitions = needed(classes | masks)
     bare = [item for item in plan.layers if not item.prefix]
     body = [build_bare(bare[0])] if bare else [PLACE, build_tree(plan)]
     is_renamed = any(item.renamed for item in plan.layers)
     body += [own_keys(plan)] if is_renamed else []
     code = "\n\n".join(text.rstrip() + "\n" for text in [*definitions, *body])
     return f"{heading(source, target, is_renamed)}\n\n{imports(code)}\n\n\n{code}"
+
+
+def takes_masks(item: LayerPlan) -> bool:
+    """Whether the layer is attention, whatever its class."""
+    return item.module.class_name.endswith("Attention")
 
 
 def heading(source: str, target: str, is_renamed: bool) -> str:
@@ -75,16 +84,41 @@ def text_literal(text: str) -> str:
     return repr(text) if '"' in text else f'"{repr(chr(39) + text)[2:]}'
 
 
-def needed(classes: set[str]) -> list[str]:
-    """The definitions of ``modules.py`` that the classes use, in its order."""
-    text = resources.files(__package__.partition(".")[0]).joinpath("modules.py").read_text(encoding="utf-8")
-    nodes = {node.name: node for node in ast.parse(text).body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    wanted, found = set(classes), set[str]()
+def needed(names: set[str]) -> list[str]:
+    """The definitions of the folder ``modules`` that these use: classes, each after its bases, then functions."""
+    texts = {name: (node, text) for text in module_texts() for name, node in defined(text)}
+    nodes = {name: node for name, (node, _) in texts.items()}
+    wanted, found = set(names), set[str]()
     while wanted - found:
         name = (wanted - found).pop()
         found.add(name)
         wanted |= used_names(nodes[name]) & nodes.keys()
-    return [str(ast.get_source_segment(text, node)) for name, node in nodes.items() if name in found]
+    functions = [name for name, node in nodes.items() if isinstance(node, ast.FunctionDef)]
+    classes = [name for name in nodes if name not in functions]
+    order = [*sorted(classes, key=lambda name: generation(name, nodes)), *functions]
+    return [str(ast.get_source_segment(texts[name][1], nodes[name])) for name in order if name in found]
+
+
+def module_texts() -> Iterator[str]:
+    """The files of the folder ``modules``, by name."""
+    folder = resources.files(__package__.partition(".")[0]).joinpath("modules")
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            yield file.read_text(encoding="utf-8")
+
+
+def defined(text: str) -> Iterator[tuple[str, Definition]]:
+    """The classes and functions of a file, by name."""
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            yield node.name, node
+
+
+def generation(name: str, nodes: Mapping[str, Definition]) -> int:
+    """How many classes of the folder a class comes from, one after the other."""
+    node = nodes[name]
+    bases = used_names(ast.Tuple(elts=node.bases)) & nodes.keys() if isinstance(node, ast.ClassDef) else ()
+    return max((1 + generation(base, nodes) for base in bases), default=0)
 
 
 def used_names(node: ast.AST) -> set[str]:
@@ -96,7 +130,7 @@ def imports(code: str) -> str:
     """The import lines that the code uses."""
     names = used_names(ast.parse(code))
     from_torch = ", ".join(name for name in ("Tensor", "nn") if name in names)
-    plain = [IMPORTS[name] for name in ("math", "partial", "Any") if name in names]
+    plain = [IMPORTS[name] for name in ("math", "Any") if name in names]
     torch = [IMPORTS["torch"]] if "torch" in names else []
     torch += [f"from torch import {from_torch}"] if from_torch else []
     torch += [IMPORTS["F"]] if "F" in names else []

@@ -151,8 +151,8 @@ def module_class(name: str) -> "type[nn.Module]":
 
     from .. import modules
 
-    own = {key: item for key, item in vars(modules).items() if getattr(item, "__module__", "") == modules.__name__}
-    found = {name: getattr(torch.nn, name) for name in STOCK} | own
+    stock = {key: getattr(torch.nn, key) for key in STOCK}
+    found = stock | {key: getattr(modules, key) for key in modules.__all__}
     if not isinstance(found.get(name), type):
         raise ValueError(f"there is no class '{printable(name)}'")
     return cast("type[nn.Module]", found[name])

@@ -1,4 +1,4 @@
-"""The module of layout ``key-value``; the class goes to the end of ``mha_convert/modules.py``."""
+"""The module of layout ``key-value``; a file of the folder ``mha_convert/modules``."""
 
 from typing import Any
 
