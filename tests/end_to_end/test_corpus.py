@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from conftest import SHARED, TESTS
 from corpus_files import LINEAR_ONLY, MORE, OURS, QUANTIZED, READ, CorpusFile, arrays, rows
+from environment import SHARED, TESTS
 
 import mha_convert
 from mha_convert.layers import survey

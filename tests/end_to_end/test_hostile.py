@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SHARED, TESTS, require
+from environment import SHARED, TESTS, require
 from hostile_cases import run_all
 from safetensors.numpy import load_file
 

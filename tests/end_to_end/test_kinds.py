@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT
+from environment import PROJECT, SUPPORT
 from normalization_models import FORMS
 
 import mha_convert
@@ -69,7 +69,7 @@ def test_the_kind_is_the_pages_files_and_rows(keras_installed, tmp_path):
     """Without them the package works, and does not know the kind: adding one costs that much, and no more."""
     models = tmp_path / "models"
     models.mkdir()
-    script = PROJECT / "tests" / "normalization_models.py"
+    script = SUPPORT / "normalization_models.py"
     subprocess.run([sys.executable, script, models], check=True, capture_output=True, timeout=300)
     without_the_kind(tmp_path)
     told = {}

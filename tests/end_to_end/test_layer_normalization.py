@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import TESTS
+from environment import SUPPORT
 from normalization_models import FORMS, REFUSED
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -27,7 +27,7 @@ def made(keras_installed, tmp_path_factory):
     """The files, and what genuine Keras computes with each layer."""
     folder = tmp_path_factory.mktemp("normalization")
     subprocess.run(
-        [sys.executable, TESTS / "normalization_models.py", folder], check=True, capture_output=True, timeout=300
+        [sys.executable, SUPPORT / "normalization_models.py", folder], check=True, capture_output=True, timeout=300
     )
     return folder
 

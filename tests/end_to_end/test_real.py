@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import SHARED
+from environment import SHARED
 
 import mha_convert
 from mha_convert.layers import survey

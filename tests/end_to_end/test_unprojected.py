@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from conftest import SHARED, TESTS
 from corpus_files import UNPROJECTED, arrays, rows
+from environment import SHARED, SUPPORT
 from test_verification import in_memory
 
 import mha_convert
@@ -43,7 +43,7 @@ def made(keras_installed, tmp_path_factory) -> Path:
     """Models that the installed Keras saves now."""
     folder = tmp_path_factory.mktemp("unprojected")
     subprocess.run(
-        [sys.executable, TESTS / "unprojected_models.py", folder], check=True, capture_output=True, timeout=300
+        [sys.executable, SUPPORT / "unprojected_models.py", folder], check=True, capture_output=True, timeout=300
     )
     return folder
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT
+from environment import PROJECT
 
 from mha_convert.files import child
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import TESTS
 
 import mha_convert
 from mha_convert.files import locations
@@ -321,6 +322,6 @@ def test_local_work_imports_no_store():
         "mha_convert.find_layers(mha_convert.read(sys.argv[1]))\n"
         "print([name for name in ('fsspec', 'upath', 'aiohttp', 'google.protobuf') if name in sys.modules])"
     )
-    sample = Path(__file__).parent / "golden/keras-3.15.1/square.keras"
+    sample = TESTS / "golden/keras-3.15.1/square.keras"
     result = subprocess.run([sys.executable, "-c", code, sample], check=True, capture_output=True, text=True)
     assert result.stdout.strip() == "[]"

@@ -97,7 +97,7 @@ def test_every_command_that_is_printed(name, tmp_path, monkeypatch, capsys):
 
 
 def mha_convert_samples():
-    from conftest import PROJECT
+    from environment import PROJECT
 
     return PROJECT / "samples"
 

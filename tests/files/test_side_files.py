@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT
+from environment import PROJECT
 from layer_cases import CASES, make_layer
 
 import mha_convert

@@ -8,10 +8,10 @@ import json
 import sys
 from pathlib import Path
 
-from mha_convert.mutations import mutate
-from mha_convert.runner import Finding, Summary, keep, run
-from mha_convert.seeds import Seed, all_seeds, project_seeds
-from mha_convert.trial import attempt
+from .mutations import mutate
+from .runner import Finding, Summary, keep, run
+from .seeds import Seed, all_seeds, project_seeds
+from .trial import attempt
 
 
 def main() -> int:

@@ -31,8 +31,8 @@ with atheris.instrument_imports(include=["mha_convert"]):
     from mha_convert.readers.tensorflow import bundle as _bundle
     from mha_convert.readers.tensorflow import object_graph as _object_graph
 
-from mha_convert.seeds import Seed, project_seeds
-from mha_convert.trial import scratch
+from .seeds import Seed, project_seeds
+from .trial import scratch
 
 KERAS, CHECKPOINT, SAVED = (
     "golden/keras-3.15.1/gqa.keras",

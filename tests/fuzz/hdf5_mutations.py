@@ -7,7 +7,8 @@ from typing import Any
 
 import h5py
 import numpy as np
-from mha_convert.json_mutations import mutate_json
+
+from .json_mutations import mutate_json
 
 DTYPES = ("<f2", ">f4", "<f8", "<f4", "<i4", "|i1", "|u1", "<c8", "|b1", "<i8", "|V2", "|V3", "|S4", ">f8")
 NAMES = (

@@ -14,9 +14,10 @@ from random import Random
 
 import google_crc32c
 import h5py
-from mha_convert.hdf5_mutations import mutate_hdf5
-from mha_convert.json_mutations import mutate_json
-from mha_convert.seeds import Seed
+
+from .hdf5_mutations import mutate_hdf5
+from .json_mutations import mutate_json
+from .seeds import Seed
 
 HDF5, ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 SIGNATURES = (b"TREE", b"SNOD", b"HEAP", b"GCOL", b"OHDR", b"FRHP", b"BTHD", b"OCHK")

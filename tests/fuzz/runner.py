@@ -10,9 +10,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from mha_convert.mutations import Mutant, mutate
-from mha_convert.seeds import Seed
-from mha_convert.trial import FAILURES, FINE, WALL, Outcome, timed
+from .mutations import Mutant, mutate
+from .seeds import Seed
+from .trial import FAILURES, FINE, WALL, Outcome, timed
 
 PATIENCE = 2 * WALL  # until a worker that its own alarm does not reach is ended
 FORK = multiprocessing.get_context("fork")

@@ -10,7 +10,8 @@ import h5py
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as of_numpy
-from mha_convert.json_mutations import CLASSES, SETTINGS
+
+from .json_mutations import CLASSES, SETTINGS
 
 WORDS = st.sampled_from(
     ("attn", "multi_head_attention", "multi_head_attention_1", "query_dense", "_key_dense", "value_dense", "output_dense",

@@ -18,9 +18,10 @@ from typing import Any
 
 import h5py
 import numpy as np
-from mha_convert.mutations import RESEALED, Mutant
-from mha_convert.second_reader import Facts, content_of, disagreements
-from mha_convert.seeds import CONFIG, Seed
+
+from .mutations import RESEALED, Mutant
+from .second_reader import Facts, content_of, disagreements
+from .seeds import CONFIG, Seed
 
 PROVEN, REFUSED, NO_ATTENTION = "proven", "refused", "no attention"
 FINE = (PROVEN, REFUSED, NO_ATTENTION)

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from conftest import TESTS
+from environment import SUPPORT
 from safetensors.torch import load_file
 from test_cli import run
 
@@ -46,7 +46,7 @@ ROWS = {(model, file): rows for model, rows in V3.items() for file in ("model.ke
 def hand_written(keras_installed, tmp_path_factory):
     """What the installed Keras writes now."""
     folder = tmp_path_factory.mktemp("hand_written")
-    command = [sys.executable, TESTS / "hand_written_models.py", folder]
+    command = [sys.executable, SUPPORT / "hand_written_models.py", folder]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
     return folder

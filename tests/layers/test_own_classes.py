@@ -15,6 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from environment import PROJECT, SUPPORT
 
 import mha_convert
 from mha_convert.errors import LayerError, ReadError
@@ -22,7 +23,6 @@ from mha_convert.layers import survey
 from mha_convert.readers.keras3.model_config import checked_model, layer_config
 from mha_convert.readers.keras_classes import is_own
 
-HERE = Path(__file__).parent
 MAKERS = ("13_attention_class", "14_own_class_keras_name")
 MODULES = ("mymod", "main")  # null in the file
 CLASSES = {"multi_head": "MultiHeadAttention", "grouped": "GroupedQueryAttention"}
@@ -42,7 +42,7 @@ def cases(written_cases) -> Path:
 def own(keras_installed, tmp_path_factory) -> Path:
     """Own classes in a module and in the program itself, and layers that leave their names out."""
     folder = tmp_path_factory.mktemp("own")
-    command = [sys.executable, HERE / "own_class_models.py", folder]
+    command = [sys.executable, SUPPORT / "own_class_models.py", folder]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     return folder
 
@@ -50,7 +50,7 @@ def own(keras_installed, tmp_path_factory) -> Path:
 def run(*arguments: object, code: int = 0) -> str:
     """What the command prints, and its errors."""
     command = [sys.executable, "-m", "mha_convert", *map(str, arguments)]
-    result = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=False, timeout=120)
+    result = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
     return result.stdout + result.stderr
@@ -126,7 +126,7 @@ def test_legacy_hdf5_holds_no_module(cases, own):
     for path in (cases / "14" / "sub.h5", own / "multi_head_mymod.h5"):
         (layer,) = mha_convert.find_layers(mha_convert.read(path))
         assert not layer.cautions
-    assert "no module" in (HERE.parent / "docs" / "formats.md").read_text()
+    assert "no module" in (PROJECT / "docs" / "formats.md").read_text()
 
 
 def test_own_attention_without_projections_is_not_keras(cases, own, tmp_path):
@@ -191,7 +191,7 @@ mha_convert.from_keras_layer(genuine, strict=True)
 
 def test_a_live_subclass_of_keras_name(keras_installed):
     """Point 4 of issue 12: in memory the class itself tells where it lives."""
-    found = subprocess.run([sys.executable, "-c", LIVE, HERE], cwd=HERE.parent, capture_output=True, text=True)
+    found = subprocess.run([sys.executable, "-c", LIVE, SUPPORT], cwd=PROJECT, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
 
 
@@ -314,7 +314,7 @@ def test_attention_without_weights_in_h5_of_every_keras(corpus, tag):
 def batch_words(files: list[Path], out: Path) -> set[tuple[str, str]]:
     """Outcome and kind of error that ``batch`` has for each file."""
     command = [sys.executable, "-m", "mha_convert", "batch", *files, "--out", out, "--keep-suffix", "--jobs", "1"]
-    subprocess.run([str(part) for part in command], cwd=HERE.parent, capture_output=True, check=False, timeout=120)
+    subprocess.run([str(part) for part in command], cwd=PROJECT, capture_output=True, check=False, timeout=120)
     lines = [json.loads(line) for line in (out / "report.jsonl").read_text().splitlines()]
     assert len(lines) == len(files)
     return {(line["outcome"], line["error"]["kind"]) for line in lines}

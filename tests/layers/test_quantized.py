@@ -15,8 +15,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from conftest import PROJECT, SHARED, TESTS
 from corpus_files import CorpusFile, arrays, rows
+from environment import PROJECT, SHARED, SUPPORT, TESTS
 from layer_cases import make_variable
 
 import mha_convert
@@ -74,7 +74,7 @@ def quantized(keras_installed, tmp_path_factory) -> Path:
     """What the installed Keras writes now."""
     folder = tmp_path_factory.mktemp("quantized")
     subprocess.run(
-        [sys.executable, TESTS / "quantized_models.py", folder], check=True, capture_output=True, timeout=600
+        [sys.executable, SUPPORT / "quantized_models.py", folder], check=True, capture_output=True, timeout=600
     )
     return folder
 

@@ -14,7 +14,6 @@ import mha_convert
 from mha_convert.readers.legacy_hdf5 import Listed, Tree
 from mha_convert.readers.saved_model import layer_of
 
-HERE = Path(__file__).parent
 LAYERS = {
     "towers": ["stem", "query/attn", "key/attn"],
     "same_name": ["stem", "attention/attention", "other/attn"],

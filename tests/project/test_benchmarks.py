@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PROJECT, require
+from environment import PROJECT, require
 
 WAYS = ["cp", "ours", "ours, proven", "Keras script", "Keras torch backend"]
 

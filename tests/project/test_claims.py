@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from conftest import PROJECT
+from environment import PROJECT
 
 from mha_convert import MhaConvertError, plan, read, read_attention
 from mha_convert.cli import app

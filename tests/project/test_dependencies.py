@@ -4,7 +4,7 @@ import re
 import sys
 
 import pytest
-from conftest import PROJECT, TESTS
+from environment import PROJECT, TESTS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import IN_CI, PROJECT
+from environment import IN_CI, PROJECT, SUPPORT
 
 import mha_convert
 
@@ -86,7 +86,7 @@ def test_examples_run(page, samples, tmp_path):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     found, shown = steps(page, printed)
     result = subprocess.run(
-        [sys.executable, PROJECT / "tests" / "page_runner.py"],
+        [sys.executable, SUPPORT / "page_runner.py"],
         input=json.dumps(found),
         cwd=folder,
         env=os.environ | {"PATH": path, "COLUMNS": "120", "CUDA_VISIBLE_DEVICES": ""},

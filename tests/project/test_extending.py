@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import PROJECT
+from environment import PROJECT
 
 from mha_convert import find_layers, plan, read
 from mha_convert.words.explanation import explanation

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from environment import PROJECT
 
-PACKAGE = Path(__file__).parent.parent / "mha_convert"
+PACKAGE = PROJECT / "mha_convert"
 BASE = {"records", "errors", "files"}
 # What each part may import of ours, beside `records`, `errors` and `files` (and its own folder).
 ALLOWED = {
@@ -57,13 +58,11 @@ def test_imports_go_one_way(path):
 
 
 def test_the_import_test_can_fail(tmp_path, monkeypatch):
-    import test_imports
-
     bad = tmp_path / "readers" / "bad.py"
     bad.parent.mkdir()
     bad.write_text("from ..layouts import plan\nfrom .. import conversion")
-    monkeypatch.setattr(test_imports, "PACKAGE", tmp_path)
-    assert test_imports.imported_parts(bad) == {"layouts", "conversion"}
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    assert imported_parts(bad) == {"layouts", "conversion"}
 
 
 def test_hdf5_is_touched_in_the_process_of_its_own_only():

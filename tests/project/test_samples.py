@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PROJECT
+from environment import PROJECT
 
 SCRIPTS = sorted(path.name for path in (PROJECT / "samples").glob("*.py") if path.name != "make_samples.py")
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import SHARED, require
+from environment import SHARED, SUPPORT, require
 
 import mha_convert
 from mha_convert.errors import ReadError
 
-HERE = Path(__file__).parent
 AS_EVER = {  # in Keras' order, as `.h5` lists them
     "plain": ["x", "y"],
     "made_otherwise": ["early", "late"],
@@ -50,7 +49,7 @@ def cases(keras_installed, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def models(keras_installed, tmp_path_factory) -> Path:
     """Genuine files whose order is unusual."""
-    return run(HERE / "order_models.py", tmp_path_factory.mktemp("order"))
+    return run(SUPPORT / "order_models.py", tmp_path_factory.mktemp("order"))
 
 
 def names(path: Path, config: Path | None = None) -> list[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import h5py
 import pytest
-from conftest import SHARED
 from corpus_files import CorpusFile, rows
+from environment import SHARED
 
 import mha_convert
 from mha_convert.errors import ReadError

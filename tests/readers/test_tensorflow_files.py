@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SHARED, TESTS
+from environment import SHARED, SUPPORT, TESTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +76,7 @@ NAMES = {
 def tensorflow_models(keras_installed, tmp_path_factory) -> Path:
     """What the installed Keras and TensorFlow write now, and how TensorFlow reads every checkpoint that there is."""
     folder = tmp_path_factory.mktemp("tensorflow")
-    command = [sys.executable, TESTS / "tensorflow_models.py", folder, *PREFIXES]
+    command = [sys.executable, SUPPORT / "tensorflow_models.py", folder, *PREFIXES]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     return folder
 

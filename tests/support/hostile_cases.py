@@ -1,6 +1,6 @@
 """Runs the verbs on the hostile files, each file in a process of its own, and writes what happened as JSON.
 
-    python tests/hostile_cases.py SET RESULT.json [0/2]
+    python tests/support/hostile_cases.py SET RESULT.json [0/2]
 
 SET is a folder that ``make_hostile.py`` wrote. The processes are forked from this one, so that Python and NumPy start
 once. The kernel tells (inotify) when a file that is none of the case's is opened, by whatever code.
@@ -157,7 +157,7 @@ def run_all(maker: Path, folder: Path) -> None:
         (folder / str(number)).mkdir()
         result = folder / str(number) / "result.json"
         program = [sys.executable, __file__, made, result, f"{number}/{PROCESSES}"]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
         runs.append(subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
     results = {}
     for number, process in enumerate(runs):

@@ -1,6 +1,6 @@
 """Writes the table of docs/security.md: what Keras' ``load_model`` does with each hostile file, and what we do.
 
-    python tests/hostile_table.py
+    python tests/support/hostile_table.py
 
 Keras' column is from ``../shared/hostile/keras_outcomes.md``; ours is measured now.
 """
@@ -11,12 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from conftest import PROJECT, SHARED
+from environment import PROJECT, SHARED
 from hostile_cases import run_all
 
 PAGE = PROJECT / "docs" / "security.md"
 VERBS = ("inspect", "convert", "verify")
-BEGIN, END = "<!-- cases: written by python tests/hostile_table.py -->\n", "<!-- end of cases -->"
+BEGIN, END = "<!-- cases: written by python tests/support/hostile_table.py -->\n", "<!-- end of cases -->"
 
 
 def keras_outcomes() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Saves quantized and LoRA layers in every format, with the kernels that genuine Keras itself makes of them.
 
-`python tests/quantized_models.py FOLDER [MODEL…]`, under the Keras in question (3.11 or later, on TensorFlow). Besides
+`python tests/support/quantized_models.py FOLDER [MODEL…]`, under the Keras in question (3.11 or later, on TensorFlow). Besides
 the files it writes `expected.npz`: for each model and projection
 
 - `kernel`: dequantized by Keras' own operations, or the stored one of float8; of LoRA, Keras' own merged kernel;

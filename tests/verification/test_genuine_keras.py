@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import PROJECT
+from environment import PROJECT
 
 import mha_convert
 

@@ -1,16 +1,16 @@
 """Point 15 of issue 12: ``explain`` takes every layer that a layout takes; a gate was a KeyError."""
 
 import re
-from pathlib import Path
 
 import pytest
+from environment import TESTS
 
 from mha_convert import MhaConvertError
 from mha_convert.layouts import LAYOUTS
 from mha_convert.pipeline import explain_file
 from mha_convert.words.explanation import alike, explanation
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = TESTS / "golden"
 FILES = sorted(path for path in GOLDEN.rglob("*.*") if path.suffix in (".keras", ".h5"))
 
 
