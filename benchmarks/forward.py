@@ -82,9 +82,9 @@ def modules_of(size: Size) -> "dict[str, nn.Module]":
         PLAIN: PlainAttention(features, heads, key_dim),
         PLAIN_FUSED: PlainFusedAttention(features, heads, key_dim),
         "layout linear": ours.KerasMultiheadAttention(**sizes),
-        "layout separate": ours.NamedMultiheadAttention(names=bert, **sizes),
+        "layout bert": ours.NamedMultiheadAttention(names=bert, **sizes),
         FUSED: ours.FusedMultiheadAttention(heads, key_dim, features=features, output_features=features),
-        "layout mha, projected": ours.ProjectedMultiheadAttention(
+        "layout mha": ours.ProjectedMultiheadAttention(
             heads * key_dim, heads, query_features=features, output_shape=[features], kdim=features, vdim=features
         ),
     }

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import torch
 
     from .files.locations import StrPath
-    from .layers.descriptions import Attention
 
 Layout = Literal["mha", "padded", "linear", "qkv", "encoder", "bert", "vit", "distilbert", "llama", "bart", "t5"]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
@@ -23,6 +22,8 @@ Reference = Literal["numpy", "keras", "none"]
 TargetFormat = Literal["safetensors", "pt"]
 HOUR = 3600.0
 Renames = Mapping[str, str] | str | PathLike[str] | None
+Row = str | PathLike[str] | Mapping[str, Any]  # of --attention
+Attention = Row | Sequence[Row] | None
 
 
 class ProofOptions(TypedDict, total=False):
@@ -35,7 +36,7 @@ class ProofOptions(TypedDict, total=False):
 class SourceOptions(ProofOptions, total=False):
     """How a source is read."""
 
-    attention: "Attention"
+    attention: Attention
 
 
 class LayoutOptions(SourceOptions, total=False):
@@ -124,7 +125,7 @@ class Options:
 
     config: "StrPath | None" = None
     trust: bool = False
-    attention: "Attention" = None
+    attention: Attention = None
     layout: Layout = "mha"
     layers: Sequence[str] | None = None
     prefix: str | None = None

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..files.locations import is_file, is_folder, is_remote, locate, open_binary, store_errors
-from .sources import INDEX
+from ..readers import files_beside
 
 CHUNK = 1 << 20
 TAGS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id")
 TIMES = ("LastModified", "last_modified", "updated", "mtime", "created")
-SHARD_INDEX = ".weights.json"
-DATA_FILES = ".data-*-of-*"  # of a checkpoint, one or more
 
 
 def files_of(place: str) -> list[Path]:
@@ -22,10 +20,8 @@ def files_of(place: str) -> list[Path]:
     path = Path(place)
     if is_folder(path):
         return sorted(item for item in path.rglob("*") if is_file(item))
-    if path.name.endswith(SHARD_INDEX):
-        return [path, *sorted(path.parent.glob(f"{path.name.removesuffix(SHARD_INDEX)}_*.weights.h5"))]
-    if path.name.endswith(INDEX):
-        return [path, *sorted(path.parent.glob(f"{path.name.removesuffix(INDEX)}{DATA_FILES}"))]
+    if several := files_beside(path.name):
+        return [path, *sorted(path.parent.glob(several[1]))]
     return [path]
 
 
@@ -49,9 +45,9 @@ def remote_state(path: Path) -> str:
     parent, _, name = store.path.rpartition("/")
     if store.fs.isdir(store.path):
         found = store.fs.find(store.path, detail=True)
-    elif name.endswith((SHARD_INDEX, INDEX)):
-        start = name.removesuffix(SHARD_INDEX).removesuffix(INDEX)
-        found = {key: at for key, at in store.fs.find(parent, maxdepth=1, detail=True).items() if is_beside(key, start)}
+    elif several := files_beside(name):
+        listing = store.fs.find(parent, maxdepth=1, detail=True)
+        found = {key: at for key, at in listing.items() if is_beside(key, several[0])}
     else:
         found = {store.path: store.fs.info(store.path)}
     facts = [[key, at.get("size"), identity(at)] for key, at in sorted(found.items())]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from .. import __version__
 from ..errors import ReadError, WriteError, printable
 from ..files.locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
 from ..options import BatchOptions, Run, TargetFormat, check_word, words_of
+from ..readers import SUFFIXES
 from ..targets import open_target
 from ..targets.names import without_suffix
 from .converting import convert_source, end_processes
@@ -41,7 +42,7 @@ class Batch:
     out: Path
     tasks: Sequence[Task]
     finished: Sequence[SourceReport] = ()
-    is_resumed: bool = False
+    run: Run = field(default_factory=Run)
 
 
 def convert_many(
@@ -69,9 +70,8 @@ def convert_many(
         ReadError, LayerError, LayoutError: no sources, or options that cannot be; nothing was begun.
         WriteError: two sources would have one target, targets are there already, or ``out`` cannot be written to.
     """
-    run, given_options = sorted_options(options)
-    batch = plan_batch(sources, out, run, given_options)
-    return run_batch(batch, executor=executor, jobs=run.jobs, fail_fast=run.fail_fast)
+    batch = plan_batch(sources, out, **options)
+    return run_batch(batch, executor=executor)
 
 
 def sorted_options(options: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
@@ -83,15 +83,14 @@ def sorted_options(options: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
     )
 
 
-def plan_batch(
-    sources: StrPath | Sequence[StrPath], out: StrPath, run: Run, options: Mapping[str, Any] | None = None
-) -> Batch:
+def plan_batch(sources: StrPath | Sequence[StrPath], out: StrPath, **options: "Unpack[BatchOptions]") -> Batch:
     """What ``convert_many`` would do, and whatever is wrong with it; nothing is written."""
+    run, each = sorted_options(options)
     check_word("format", run.format, words_of(TargetFormat))
     if run.resume and run.overwrite:
         raise WriteError(f"{out}: --resume keeps what is finished, --overwrite does not. Use one of them.")
     found = find([sources] if isinstance(sources, str | os.PathLike) else sources, run.pattern)
-    settings_of, folder = reader_of(given(options or {})), locate(out)
+    settings_of, folder = reader_of(given(each)), locate(out)
     claims = claimed(found, folder, run.format, run.keep_suffix)
     threads = max(1, cores() // (run.jobs or default_jobs()))
     tasks: list[Task] = [
@@ -111,7 +110,7 @@ def plan_batch(
     left = [task for task in tasks if task["source"] not in done]
     if not run.overwrite:
         refuse_existing(left, folder, earlier, resume=run.resume)
-    return Batch(folder, left, finished, run.resume)
+    return Batch(folder, left, finished, run)
 
 
 def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: bool) -> dict[str, Source]:
@@ -145,7 +144,7 @@ def leads_out(tree: str, target: Path, folder: Path) -> bool:
 def stem(source: Source, keep_suffix: bool) -> str:
     """A target's place in the tree, without its suffix."""
     tree = PurePosixPath(source.tree if source.tree != "." else name_of(source.place.rstrip("/")))
-    return str(tree if keep_suffix else tree.parent / without_suffix(tree.name))
+    return str(tree if keep_suffix else tree.parent / without_suffix(tree.name, SUFFIXES))
 
 
 def report_of(folder: Path) -> Iterator[SourceReport]:
@@ -210,18 +209,16 @@ def is_ours(target: str) -> bool:
     return False
 
 
-def run_batch(
-    batch: Batch, *, executor: Executor | None = None, jobs: int | None = None, fail_fast: bool = False
-) -> Iterator[SourceReport]:
+def run_batch(batch: Batch, *, executor: Executor | None = None) -> Iterator[SourceReport]:
     """Do it; see ``convert_many``. The report is opened, and work begins, when the first line is asked for.
 
     Raises:
         WriteError: the report cannot be written, or the executor ended before the work did.
     """
-    journal = open_journal(batch.out, keep=batch.is_resumed)
+    journal = open_journal(batch.out, keep=batch.run.resume)
     with ExitStack() as stack:
         stack.callback(journal.close)
-        workers = executor or stack.enter_context(ThreadPoolExecutor(jobs or default_jobs()))
+        workers = executor or stack.enter_context(ThreadPoolExecutor(batch.run.jobs or default_jobs()))
         stack.callback(end_processes)
         futures: Futures = {}
         stack.callback(cancel, futures)
@@ -240,7 +237,7 @@ def run_batch(
             report = outcome(future, task)
             journal.write(report)
             yield report
-            if fail_fast and report.outcome not in FINISHED:
+            if batch.run.fail_fast and report.outcome not in FINISHED:
                 is_stopped = True
                 cancel(futures)
         refuse_lost(futures, journal.place)

@@ -15,8 +15,8 @@ from ..errors import LayoutError, ReadError, printable, reason
 from ..files.locations import StrPath, is_file, is_link_out, is_remote, is_url, locate, open_binary, store_errors
 from ..files.toml import read_toml
 from ..keys.renaming import read_renames
-from ..layers.descriptions import Attention, read_attention
-from ..options import DEFAULTS, OPTIONS, Options
+from ..layers.descriptions import read_attention
+from ..options import DEFAULTS, OPTIONS, Attention, Options
 from .files import stream_sha256
 
 Settings = dict[str, Any]

@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -23,15 +23,11 @@ from ..files.locations import (
     without_query,
 )
 from ..files.small_files import read_small
+from ..readers import SUFFIXES, is_model_folder, parts
 
 LIST = "@"
 MAGIC, URL_MAGIC = re.compile(r"[*?[]"), re.compile(r"[*[]")  # a question mark in a URL begins its query
 SETTINGS = "mha-convert.toml"
-SUFFIXES = (".keras", ".h5", ".hdf5", ".weights.json", ".index")
-INDEX, DATA = ".index", ".data-00000-of-"
-SHARD = re.compile(r"(.+)_\d{5}\.weights\.h5")
-SAVED_MODEL = {"saved_model.pb"}
-CONFIG, MODEL_WEIGHTS = "config.json", {"model.weights.h5", "model.weights.json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +117,7 @@ def is_searched(place: str) -> bool:
     """Whether it is a folder of models, and not a model itself."""
     path = locate(place)
     with store_errors(path):
-        return is_folder(path) and not is_model({item.name for item in path.iterdir()})
-
-
-def is_model(names: set[str]) -> bool:
-    """Whether a folder with these members is a SavedModel, an unzipped ``.keras`` or a preset."""
-    return bool(names & SAVED_MODEL) or (CONFIG in names and bool(names & MODEL_WEIGHTS))
+        return is_folder(path) and not is_model_folder({item.name for item in path.iterdir()})
 
 
 def search(folder: str, pattern: str | None) -> Iterator[Source]:
@@ -164,12 +155,10 @@ def listing(folder: str) -> Iterator[str]:
 
 def models(names: Sequence[str], pattern: str | None) -> list[str]:
     """Which of a tree's files are models, and which of its folders."""
-    folders: dict[str, set[str]] = {}
-    for name in names:
-        path = PurePosixPath(name)
-        folders.setdefault(str(path.parent), set()).add(path.name)
-    wholes = [folder for folder, members in folders.items() if is_model(members)]
-    found = [name for name in names if is_wanted(name, pattern) and not is_part(name, folders)]
+    folders = by_folder(names)
+    below = {folder: parts(members) for folder, members in folders.items()}
+    wholes = [folder for folder, members in folders.items() if is_model_folder(members)]
+    found = [name for name in names if is_wanted(name, pattern) and not is_part(name, below)]
     return sorted(found + [folder for folder in wholes if pattern is None or like(folder, pattern)])
 
 
@@ -183,17 +172,26 @@ def like(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) or fnmatchcase(PurePosixPath(name).name, pattern)
 
 
-def is_part(name: str, folders: dict[str, set[str]]) -> bool:
-    """Whether a file belongs to a model that is found by another of its files."""
+def by_folder(names: Iterable[str]) -> dict[str, set[str]]:
+    """The files of each folder, and those of the folders in it as ``folder/file``."""
+    found: dict[str, set[str]] = {}
+    for name in names:
+        for folder, member in places_of(name):
+            found.setdefault(folder, set()).add(member)
+    return found
+
+
+def places_of(name: str) -> Iterator[tuple[str, str]]:
+    """A file as a member of its folder, and of the folder above."""
     path = PurePosixPath(name)
-    beside, above = folders[str(path.parent)], folders.get(str(path.parent.parent), set())
-    shard = SHARD.fullmatch(path.name)
-    return (
-        (path.name in MODEL_WEIGHTS and CONFIG in beside)
-        or bool(shard and f"{shard[1]}.weights.json" in beside)
-        or (path.parent.name == "variables" and bool(above & SAVED_MODEL))
-        or (path.name.endswith(INDEX) and not any(other.startswith(path.stem + DATA) for other in beside))
-    )
+    yield str(path.parent), path.name
+    if path.parent.name:
+        yield str(path.parent.parent), f"{path.parent.name}/{path.name}"
+
+
+def is_part(name: str, below: Mapping[str, frozenset[str]]) -> bool:
+    """Whether a file belongs to a model that is found by another of its files; ``below`` are such files by folder."""
+    return any(member in below[folder] for folder, member in places_of(name))
 
 
 def with_common_folder(places: Sequence[str]) -> Iterator[Source]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
+from ..files.hdf5.process import start
 from ..files.locations import is_remote, is_url, locate, open_binary
-from ..readers.hdf5.process import start
 from .files import forget_listings, sha256_of, state_of, stream_sha256
 from .record import FINISHED, Outcome, SourceReport
 from .settings import FILES

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..options import ConvertOptions, Run
+from ..options import ConvertOptions
 from .options import Json, taking
 from .screen import bar_of_files, print_json, show
 from .verbs import app, example
@@ -102,7 +102,9 @@ def batch(
     from ..batch.summary import Summary, summary_as_json, summary_as_text
     from ..signals import note_instead
 
-    run = Run(
+    planned = plan_batch(
+        sources,
+        out,
         jobs=jobs,
         pattern=pattern,
         format=suffix,
@@ -111,8 +113,8 @@ def batch(
         overwrite=overwrite,
         fail_fast=fail_fast,
         timeout=timeout,
+        **options,
     )
-    planned = plan_batch(sources, out, run, options)
     summary, total = Summary(), len(planned.tasks) + len(planned.finished)
     for done in planned.finished:
         summary.add(done)
@@ -120,7 +122,7 @@ def batch(
         executor = stack.enter_context(dask_executor(dask)) if dask is not None else None
         note_instead(lambda: f"{summary.total} of {total} sources are in {out}/report.jsonl; go on with --resume.")
         shown = stack.enter_context(batch_progress(len(planned.tasks), quiet, as_json))
-        for done in run_batch(planned, executor=executor, jobs=jobs, fail_fast=fail_fast):
+        for done in run_batch(planned, executor=executor):
             summary.add(done)
             shown(done)
     left = total - summary.total

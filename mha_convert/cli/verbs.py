@@ -92,6 +92,7 @@ def convert(
     """Convert the attention layers to a PyTorch state_dict; the target appears only if it was proven."""
     start_hdf5()
     from ..pipeline import convert_file
+    from ..readers import SUFFIXES
     from ..targets.names import default_target
     from ..words.conversion import report_as_json, report_as_text
 
@@ -100,7 +101,7 @@ def convert(
     with progress(as_json) as on_progress:
         result = convert_file(
             source,
-            target or default_target(source),
+            target or default_target(source, SUFFIXES),
             module=module,
             overwrite=overwrite,
             on_progress=on_progress,
@@ -221,6 +222,6 @@ def answer(record: Any, as_dict: Any, as_text: Any, as_json: bool) -> None:
 
 def start_hdf5() -> None:
     """The process that reads HDF5 loads its library while we load ours."""
-    from ..readers.hdf5.process import start
+    from ..files.hdf5.process import start
 
     start()

@@ -98,7 +98,7 @@ def new_names(keys: list[str], rules: list[Rename]) -> Iterator[tuple[str, str]]
         if not matched[rule]:
             raise LayoutError(
                 f"{rule}: matches none of the target's {len(keys)} keys, the first of which is '{printable(keys[0])}'. "
-                "Look at them with --list-keys."
+                "`mha-convert keys` shows them."
             )
         if rule not in taken:
             raise LayoutError(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from ..errors import printable
 from ..records.layer import NotConverted, Score, UnprojectedAttention
 from ..records.source import Group, LayerConfig, Variable
-from .multi_head_attention import compute_dtype, is_rate, number
+from .settings import DROPOUT, compute_dtype, faults, switch, values
 
 KINDS = {"Attention": r"attention(_\d+)?", "AdditiveAttention": r"additive_attention(_\d+)?"}
 NAMES = ("scale", "concat_score_weight")
@@ -22,6 +22,7 @@ SCORES: Mapping[tuple[str, str], Score] = {
     ("Attention", "concat"): "concat",
     ("AdditiveAttention", "dot"): "additive",
 }
+SETTINGS = (switch("use_scale"), switch("causal"), DROPOUT)
 USUAL_SCORE: Mapping[str, Score] = {"Attention": "dot", "AdditiveAttention": "additive"}
 IN_PYTORCH = {
     "dot": "In PyTorch it is scaled_dot_product_attention(query, key, value, scale=1.0)",
@@ -51,10 +52,14 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
     if not expected and not group.variables:
         return named(group, kind, "has no variables here (use_scale=False): nothing to convert", IN_PYTORCH[score])
     arrays = by_name(expected, group.variables)
-    facts = [*odd_forms(config), *faults(expected, arrays, group.variables, score)]
+    facts = [
+        f"has {fault.name}={fault.shown}, expected {fault.expected}" for fault in faults(SETTINGS, config.settings)
+    ]
+    facts += weight_faults(expected, arrays, group.variables, score)
     if arrays is None or facts:
         return named(group, kind, "; ".join(facts), "Save the model again", blocking=True)
-    causal = ("causal=True",) if config.settings.get("causal") else ()
+    given = values(SETTINGS, config.settings)
+    causal = ("causal=True",) if given["causal"] else ()
     return UnprojectedAttention(
         name=group.name,
         kind=kind,
@@ -62,7 +67,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
         score=score,
         arrays=arrays,
         class_name=config.title,
-        dropout=number(config.settings.get("dropout")),
+        dropout=float(given["dropout"]),
         compute_dtype=compute_dtype(config.settings.get("dtype")),
         call_options=config.call_options + causal,
         cautions=(group.doubt,) if group.doubt else (),
@@ -122,17 +127,7 @@ def by_name(expected: tuple[str, ...], variables: Mapping[str, Variable]) -> dic
     return None
 
 
-def odd_forms(config: LayerConfig) -> Iterator[str]:
-    """Settings in a form that Keras does not write, which must not be taken for absent."""
-    for name in ("use_scale", "causal"):
-        if not isinstance(config.settings.get(name, False), bool):
-            yield f"has {name}={printable(repr(config.settings[name]), 40)}, expected true or false"
-    rate = config.settings.get("dropout")
-    if rate is not None and not is_rate(rate):
-        yield f"has dropout={printable(repr(rate), 40)}, expected a number between 0 and 1"
-
-
-def faults(
+def weight_faults(
     expected: tuple[str, ...], arrays: Mapping[str, Variable] | None, variables: Mapping[str, Variable], score: Score
 ) -> Iterator[str]:
     """Weights that are missing, surplus or of a shape that they cannot have."""

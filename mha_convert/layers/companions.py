@@ -11,8 +11,7 @@ from typing import Any
 from ..errors import printable
 from ..records.layer import NotConverted, PlainLayer
 from ..records.source import Group, Variable
-from .multi_head_attention import compute_dtype
-from .settings import Setting, read_settings
+from .settings import Setting, compute_dtype, faults, strangers, values
 
 Settings = dict[str, Any]
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -54,10 +53,11 @@ class Companion:
         config = group.config
         if config is None or config.class_name != self.kind or config.is_own:
             return None
-        given, problems = read_settings(self.settings, self.without_effect, config.settings)
+        said = config.settings
+        problems = [*map(str, faults(self.settings, said)), *strangers(self.settings, self.without_effect, said)]
         if problems:
             return named(group, self.kind, problems)
-        settings = self.normalized(given)
+        settings = self.normalized(values(self.settings, said))
         roles = [role.name for role in self.roles if role.switch is None or settings[role.switch]]
         arrays = by_role(roles, group)
         if arrays is None:

@@ -6,11 +6,12 @@ number of heads that contradicts the user's is refused, a scale has to be given,
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from ..errors import printable
 from ..records.layer import AttentionRow
 from ..records.source import Group
+from .settings import is_count, is_number
 
 HEADS = (
     "num_heads",
@@ -34,7 +35,7 @@ ALIKE = 1e-3  # of a scale in a configuration, which may be rounded
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Synonyms:
     """Names of one thing, the values that change nothing, what becomes of others, and whether they change a result."""
 
     names: tuple[str, ...]
@@ -44,14 +45,14 @@ class Setting:
 
 
 LEFT_OUT = "which the formula leaves out"
-SETTINGS = (
-    Setting(("activation", "kernel_activation", "projection_activation"), LINEAR, LEFT_OUT),
-    Setting(("attention_activation", "attn_activation", "score_activation"), (None, "softmax"), LEFT_OUT),
-    Setting(("qk_norm", "use_qk_norm", "qk_layernorm", "normalize_qk"), OFF, LEFT_OUT),
-    Setting(("rotary", "use_rotary", "rope", "use_rope", "alibi", "use_alibi", "p_bias"), OFF, LEFT_OUT),
-    Setting(("position_bias", "use_position_bias", "relative_attention", "use_relative_position"), OFF, LEFT_OUT),
-    Setting(("causal", "is_causal", "use_causal_mask", "history_only"), OFF, "so give PyTorch that mask", False),
-    Setting(
+SYNONYMS = (
+    Synonyms(("activation", "kernel_activation", "projection_activation"), LINEAR, LEFT_OUT),
+    Synonyms(("attention_activation", "attn_activation", "score_activation"), (None, "softmax"), LEFT_OUT),
+    Synonyms(("qk_norm", "use_qk_norm", "qk_layernorm", "normalize_qk"), OFF, LEFT_OUT),
+    Synonyms(("rotary", "use_rotary", "rope", "use_rope", "alibi", "use_alibi", "p_bias"), OFF, LEFT_OUT),
+    Synonyms(("position_bias", "use_position_bias", "relative_attention", "use_relative_position"), OFF, LEFT_OUT),
+    Synonyms(("causal", "is_causal", "use_causal_mask", "history_only"), OFF, "so give PyTorch that mask", False),
+    Synonyms(
         ("attention_dropout", "attn_dropout", "dropout", "dropout_rate"),
         (None, 0, 0.0),
         "which the module does not get",
@@ -110,11 +111,6 @@ def heads_said(places: Iterable[Place], names: Sequence[str] = HEADS) -> Said | 
     return None
 
 
-def is_count(value: Any) -> bool:
-    """Whether it is a whole number from 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
 def counts_of_heads(place: Place) -> set[int]:
     """Every number of heads in one configuration: a block may have several kinds of attention."""
     return {
@@ -157,11 +153,6 @@ def scale_said(places: Iterable[Place], key_dim: int) -> Said | None:
     return None
 
 
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a number, which ``True`` is not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def is_usual(value: float, key_dim: int) -> bool:
     """Whether the number is the root of the head's size, or its inverse."""
     return any(is_near(value, usual) for usual in (key_dim**0.5, key_dim**-0.5))
@@ -181,11 +172,11 @@ def agrees(said: Said, scale: float | None) -> bool:
 def remarks(places: Iterable[Place]) -> Iterator[tuple[str, bool]]:
     """What the attention's own configuration says beside, and whether that changes a result."""
     for place in places:
-        for setting in SETTINGS if place.is_own else ():
-            for name in setting.names:
+        for row in SYNONYMS if place.is_own else ():
+            for name in row.names:
                 value = plain(place.settings.get(name))
-                if not any(value == usual and type(value) is type(usual) for usual in setting.usual):
-                    yield f"{Said(name, value, place.whose)}, {setting.effect}", setting.changes
+                if not any(value == usual and type(value) is type(usual) for usual in row.usual):
+                    yield f"{Said(name, value, place.whose)}, {row.effect}", row.changes
 
 
 def bias_remarks(places: Iterable[Place], biases: int, projections: int) -> Iterator[str]:

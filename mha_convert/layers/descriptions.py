@@ -12,10 +12,9 @@ from typing import Any
 from ..errors import LayerError, ReadError, printable
 from ..files.locations import StrPath
 from ..files.toml import read_toml
+from ..options import Attention, Row
 from ..records.layer import ROLES, AttentionRow
 
-Row = str | PathLike[str] | Mapping[str, Any]
-Attention = Row | Sequence[Row] | None
 TABLE, PATH, SUFFIX = "attention", "path", ".toml"
 NUMBERS = ("num_heads", "num_key_value_heads")
 SCALE = "scale"

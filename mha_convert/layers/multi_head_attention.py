@@ -13,6 +13,7 @@ from ..records.source import Group, LayerConfig, Variable
 from .absent_bias import KEY_CAUTION, no_bias
 from .attention_kernels import Restoration, restore
 from .other_mathematics import NEXT_STEP, computes_more
+from .settings import DROPOUT, Setting, compute_dtype, faults, is_count, switch, values
 
 # Sub-layer names: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
 ROLES = {
@@ -39,11 +40,10 @@ OTHER_CLASSES = (
     "Activation",
 )
 MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
-# What the configuration calls each size, for both classes.
 WIDEST = (1 << 63) - 1
-SWITCHES = ("use_gate", "use_bias")
 MOST_FACTS = 3  # in one message
 REQUIRED = ("num_heads", "num_query_heads", "num_key_value_heads", "key_dim", "head_dim")  # never null
+# What the configuration calls each size, for both classes.
 CONFIG_SIZES = {
     "num_heads": ("num_heads", "num_query_heads"),
     "num_key_value_heads": ("num_key_value_heads",),
@@ -51,6 +51,36 @@ CONFIG_SIZES = {
     "value_dim": ("value_dim",),
     "use_bias": ("use_bias",),
 }
+
+
+def axes(value: Any) -> tuple[int, ...] | None:
+    """``attention_axes`` as a tuple, from any form that Keras wrote."""
+    if isinstance(value, dict):
+        value = value.get("items")
+    if type(value) is int:
+        value = [value]
+    return tuple(value) if isinstance(value, (list, tuple)) and all(type(axis) is int for axis in value) else None
+
+
+def is_window(value: Any) -> bool:
+    """Whether it is a number of positions."""
+    return is_count(value) and value <= WIDEST
+
+
+# What is checked by itself; what must be as the arrays are is in CONFIG_SIZES. A file of an older version, or of the
+# other class, does not have some of them, and null stands for that.
+SETTINGS = (
+    Setting(
+        name="attention_axes",
+        is_valid=lambda value: axes(value) is not None,
+        expected="a list of integers",
+        may_be_null=True,
+    ),
+    Setting(name="sliding_window", is_valid=is_window, expected="a positive integer of 64 bits", may_be_null=True),
+    DROPOUT,
+    switch("use_gate", may_be_null=True),
+    switch("use_bias", may_be_null=True),
+)
 
 
 def match(group: Group, ancestors: tuple[Group, ...]) -> AttentionLayer | NotConverted | None:
@@ -212,7 +242,7 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
     """The record, with what only the configuration can tell."""
     config = group.config
     settings: Mapping[str, Any] = config.settings if config else {}
-    window = settings.get("sliding_window")
+    given = values(SETTINGS, settings)
     return AttentionLayer(
         name=group.name,
         kind=kind,
@@ -220,10 +250,10 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
         **dict[str, Any](found.projections),
         class_name=config.title if config else None,
         has_config=config is not None,
-        attention_axes=axes(settings.get("attention_axes")),
+        attention_axes=axes(given["attention_axes"]),
         input_rank=config.input_rank if config else None,
-        dropout=number(settings.get("dropout")) if config else None,
-        sliding_window=window if isinstance(window, int) else None,
+        dropout=float(given["dropout"]) if config else None,
+        sliding_window=given["sliding_window"],
         compute_dtype=compute_dtype(settings.get("dtype")),
         call_options=config.call_options if config else (),
         cautions=(
@@ -234,36 +264,6 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
         doubt=group.doubt or found.doubt,
         beyond=more or next(subclass_caution(config), None),
     )
-
-
-def axes(value: Any) -> tuple[int, ...] | None:
-    """``attention_axes`` as a tuple, from any form that Keras wrote."""
-    if isinstance(value, dict):
-        value = value.get("items")
-    if type(value) is int:
-        value = [value]
-    return tuple(value) if isinstance(value, (list, tuple)) and all(type(axis) is int for axis in value) else None
-
-
-def number(value: Any) -> float:
-    """A rate between 0 and 1; 0 for anything else, which ``odd_forms`` reports."""
-    return float(value) if is_rate(value) else 0.0
-
-
-def is_rate(value: Any) -> bool:
-    """Whether it is a number between 0 and 1."""
-    return type(value) in (int, float) and 0 <= value <= 1
-
-
-def compute_dtype(policy: Any) -> str | None:
-    """What the layer computes in: ``mixed_float16`` stores float32 and computes in float16.
-
-    A policy of quantization (``int8_from_mixed_float16``) names the one that it was made from.
-    """
-    if isinstance(policy, dict):
-        inner = policy.get("config")
-        policy = (inner.get("source_name") or inner.get("name")) if isinstance(inner, dict) else None
-    return policy.rpartition("_from_")[2].removeprefix("mixed_") if isinstance(policy, str) else None
 
 
 def subclass_caution(config: LayerConfig | None) -> Iterator[str]:
@@ -281,7 +281,8 @@ def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
         return
     facts = [
         *contradictions(layer, config.settings),
-        *odd_forms(config.settings, layer.input_rank),
+        *map(str, faults(SETTINGS, config.settings)),
+        *wrong_axes(config.settings, layer.input_rank),
         *wrong_widths(layer, config),
     ]
     if config.class_name in OTHER_CLASSES and not config.is_own:
@@ -312,24 +313,14 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
         yield f"output_shape is {printable(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
 
 
-def odd_forms(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
-    """Facts in a form that Keras does not write, which must not be taken for absent."""
-    window, rate = settings.get("sliding_window"), settings.get("dropout")
-    if settings.get("attention_axes") is not None and axes(settings["attention_axes"]) is None:
-        yield f"attention_axes {printable(settings['attention_axes'])} is no list of integers"
-    outside = [axis for axis in axes(settings.get("attention_axes")) or () if rank and not -rank <= axis < rank]
+def wrong_axes(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
+    """Axes that inputs of this rank do not have, or that are listed twice."""
     listed = axes(settings.get("attention_axes")) or ()
+    subject = f"attention_axes {printable(settings.get('attention_axes'))}"
     if len(set(listed)) < len(listed):
-        yield f"attention_axes {printable(settings['attention_axes'])} names an axis twice"
-    if outside:
-        yield f"attention_axes {printable(settings['attention_axes'])} are no axes of inputs of rank {rank}"
-    if window is not None and not (type(window) is int and 0 < window <= WIDEST):
-        yield f"sliding_window {printable(window, 40)} is no positive integer of 64 bits"
-    if rate is not None and not is_rate(rate):
-        yield f"dropout {printable(rate)} is not between 0 and 1"
-    for name in SWITCHES:
-        if settings.get(name) is not None and not isinstance(settings[name], bool):
-            yield f"{name} {printable(settings[name], 40)} is neither true nor false"
+        yield f"{subject} names an axis twice"
+    if rank and not all(-rank <= axis < rank for axis in listed):
+        yield f"{subject} are not axes of inputs of rank {rank}"
 
 
 def wrong_widths(layer: AttentionLayer, config: LayerConfig) -> Iterator[str]:

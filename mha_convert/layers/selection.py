@@ -113,6 +113,7 @@ def select(layers: Sequence[Layer], names: Sequence[str] | None, others: Sequenc
     unknown = [name for name in names if not isinstance(name, str) or name not in by_name]
     if unknown:
         known = ", ".join(printable(layer.name) for layer in layers) or "none"
-        more = f"; `mha-convert inspect` lists {len(others)} other layers" if others else ""
+        rest = f"{len(others)} other layer{'s' * (len(others) > 1)}"
+        more = f"; `mha-convert inspect` lists {rest}" if others else ""
         raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its attention layers are: {known}{more}.")
     return tuple(by_name[name] for name in dict.fromkeys(names))

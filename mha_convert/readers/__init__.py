@@ -1,11 +1,11 @@
-"""How is this file read? A format is one module with ``accepts(head, path)`` and ``read(path)``."""
+"""How is this file read? A format is one module; ``Reader`` says what it offers."""
 
-import stat
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ..errors import ReadError, reason
+from ..errors import ReadError
 from ..files.limits import trusting
 from ..files.locations import (
     CONFIG,
@@ -15,11 +15,9 @@ from ..files.locations import (
     is_file,
     is_remote,
     locate,
-    open_binary,
     refuse_object,
     seekable,
     standard_input,
-    store_errors,
     watching,
 )
 from ..records.source import Checkpoint
@@ -33,14 +31,35 @@ from . import (
     weights_hdf5,
 )
 from .impostors import recognise
-from .keras3.model_config import Json, read_architecture
+from .keras3.json_text import Json
+from .keras3.model_config import read_architecture
+from .probe import Probe
 
 
 class Reader(Protocol):
     """What a reader module offers."""
 
-    def accepts(self, head: bytes, path: Path) -> bool:
-        """Whether the content is of this format; ``head`` is empty for a folder."""
+    @property
+    def TITLE(self) -> str:  # noqa: N802 - a constant of a module
+        """What people call the format; a ``Checkpoint`` with a ``format_title`` of its own keeps that."""
+
+    @property
+    def SUFFIXES(self) -> tuple[str, ...]:  # noqa: N802
+        """How files of the format are usually called: lower case, each with its dot; ``()`` for a folder."""
+
+    @property
+    def FOLDERS(self) -> tuple[frozenset[str], ...]:  # noqa: N802
+        """Names of files: a folder that holds all of one row is one model."""
+
+    @property
+    def BESIDE(self) -> str:  # noqa: N802
+        """A glob of the files that a file with one of the suffixes lists, ``{stem}`` its name without; or ``""``."""
+
+    def parts(self, names: Collection[str]) -> frozenset[str]:
+        """Which files of a folder are not a model by themselves; ``names`` are its files', and ``folder/file``."""
+
+    def accepts(self, probe: Probe) -> bool:
+        """Whether the content is of this format."""
 
     def read(self, path: Path, architecture: Json | None = None) -> Checkpoint:
         """Describe the model; ``architecture`` is its JSON where that lies in a file of its own."""
@@ -55,7 +74,27 @@ READERS: tuple[Reader, ...] = (
     saved_model,
     tf_checkpoint,
 )
-HEAD_SIZE = 512
+SUFFIXES = tuple(suffix for reader in READERS for suffix in reader.SUFFIXES)  # of all formats
+
+
+def is_model_folder(names: Collection[str]) -> bool:
+    """Whether a folder with these files is one model: a SavedModel, an unzipped ``.keras``, a preset."""
+    return any(row <= set(names) for reader in READERS for row in reader.FOLDERS)
+
+
+def parts(names: Collection[str]) -> frozenset[str]:
+    """Which of a folder's files are not a model by themselves, by all readers."""
+    return frozenset[str]().union(*(reader.parts(names) for reader in READERS))
+
+
+def files_beside(name: str) -> tuple[str, str] | None:
+    """For a file that lists others: its name without the suffix, and the glob of those; None for any other."""
+    for reader in READERS:
+        for suffix in reader.SUFFIXES if reader.BESIDE else ():
+            if name.endswith(suffix):
+                stem = name.removesuffix(suffix)
+                return stem, reader.BESIDE.format(stem=stem)
+    return None
 
 
 def read(path: StrPath, *, config: StrPath | None = None, trust: bool = False) -> Checkpoint:
@@ -87,38 +126,15 @@ def described(source: Path, path: StrPath, config: StrPath | None) -> Checkpoint
     """``read`` for a file that was found."""
     architecture = None if config is None else read_architecture(from_anywhere(config))
     in_place = seekable(source) if is_remote(source) and is_file(source) else source
-    head = first_bytes(in_place)
+    probe = Probe(in_place)
     for reader in READERS:
-        if reader.accepts(head, in_place):
-            return replace(reader.read(in_place, architecture), path=str(path))
-    impostor = recognise(head, in_place)
+        if reader.accepts(probe):
+            checkpoint = reader.read(in_place, architecture)
+            return replace(checkpoint, path=str(path), format_title=checkpoint.format_title or reader.TITLE)
+    impostor = recognise(probe, SUFFIXES)
     raise ReadError(f"{path}: this is {impostor.what}, expected a saved Keras model. {impostor.next_step}")
 
 
 def from_anywhere(place: StrPath) -> Path:
     """A path, a URL, or standard input."""
     return standard_input() if str(place) == STANDARD_INPUT else locate(place)
-
-
-def first_bytes(source: Path) -> bytes:
-    """The beginning of the file, none of a folder; what is no regular file is refused, unopened."""
-    try:
-        with store_errors(source):
-            if is_remote(source) and not is_file(source) and tf_checkpoint.has_index(source):
-                return b""
-            mode = source.stat().st_mode
-            if stat.S_ISDIR(mode):
-                return b""
-            if not stat.S_ISREG(mode):
-                raise ReadError(
-                    f"{source}: this is a device, pipe or socket, expected a file. Give a file on a disk, or `-` to "
-                    "read standard input."
-                )
-            with open_binary(source) as file:
-                return file.read(HEAD_SIZE)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and tf_checkpoint.has_index(source):
-            return b""
-        raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path and its permissions.") from error
-    except ValueError as error:  # a NUL in the path
-        raise ReadError(f"{source!r}: is not a path ({error}). Check the path.") from error

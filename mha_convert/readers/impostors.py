@@ -7,9 +7,7 @@ import codecs
 import io
 import lzma
 import re
-import struct
 import tarfile
-import zipfile
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -22,8 +20,8 @@ from ..errors import printable
 from ..files.limits import ARCHIVE, MEMBERS
 from ..files.locations import is_file, open_binary
 from ..files.shell import command
+from .probe import Probe
 
-MODEL_ENDINGS = (".keras", ".h5", ".hdf5", ".weights.json")
 ENOUGH = 512  # bytes of an index of TensorFlow.js
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
 
@@ -154,17 +152,18 @@ UNKNOWN = Impostor(
 OTHER_ZIP = Impostor("a zip archive without Keras' config.json", "Give the .keras file that model.save wrote.")
 
 
-def recognise(head: bytes, path: Path) -> Impostor:
-    """What the file or folder is, as well as can be told."""
-    if path.is_dir():
+def recognise(probe: Probe, suffixes: tuple[str, ...]) -> Impostor:
+    """What the file or folder is, as well as can be told; ``suffixes`` are those of models in a folder."""
+    head, path = probe.head, probe.path
+    if probe.is_folder:
         return next(
             (found for name, found in BY_FILE_IN_FOLDER if (path / name).exists()),
-            of_a_browser(path) or a_folder(path),
+            of_a_browser(path) or a_folder(path, suffixes),
         )
     if not head:
         return EMPTY
-    if head.startswith(b"PK\x03\x04"):
-        return in_zip(path)
+    if probe.is_zip:
+        return in_zip(probe)
     if head.startswith(b"\x89HDF"):
         return OTHER_HDF5
     if head.startswith(COMPRESSED) or head[257:262] == b"ustar":
@@ -198,9 +197,9 @@ def known_by_name(head: bytes, name: str) -> Impostor | None:
     return None
 
 
-def a_folder(path: Path) -> Impostor:
+def a_folder(path: Path, suffixes: tuple[str, ...]) -> Impostor:
     """A folder that is no model itself, with the models in it."""
-    inside = sorted(item.name for item in path.iterdir() if item.name.lower().endswith(MODEL_ENDINGS))
+    inside = sorted(item.name for item in path.iterdir() if item.name.lower().endswith(suffixes))
     if not inside:
         return Impostor("a folder without a saved model", "Give the file or folder that model.save wrote.")
     more = f" and {len(inside) - 4} more" if len(inside) > 4 else ""
@@ -223,14 +222,11 @@ def known_by_head(head: bytes) -> Impostor | None:
     return next((known for magic, known in BY_HEAD if head.startswith(magic)), None)
 
 
-def in_zip(path: Path) -> Impostor:
+def in_zip(probe: Probe) -> Impostor:
     """What a zip without Keras' members holds."""
-    try:
-        with open_binary(path) as file, zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error):
+    if probe.members is None:
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
-    return in_archive("zip", names, command("unzip", path.name)) or OTHER_ZIP
+    return in_archive("zip", probe.members, command("unzip", probe.path.name)) or OTHER_ZIP
 
 
 def in_tar(path: Path) -> Impostor | None:

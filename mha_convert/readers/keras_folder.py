@@ -4,30 +4,42 @@ Written by ``model.save(folder, zipped=False)`` of Keras 3.4 and later, by whoev
 KerasHub (and KerasNLP) as a preset, ``save_to_preset(folder)``.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from ..files.locations import is_file, store_errors
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
-from .keras3.model_config import Json, checked_model, json_file, parse_json, refuse_architecture
+from .keras3.consistency import refuse_architecture
+from .keras3.json_text import Json, json_file, parse_json
+from .keras3.model_config import checked_model
 from .keras3.weights_tree import read_weights
 from .keras_zip import CONFIG, METADATA, WEIGHTS
 from .links import refuse_links_out
+from .probe import Probe
 from .sharded import check_shards, shards_of
 
-FORMAT, PRESET = "keras-folder", "preset"
+FORMAT, TITLE = "keras-folder", "unzipped .keras"
+PRESET, PRESET_TITLE = "preset", "KerasHub preset"
 SHARDS = "model.weights.json"
+SUFFIXES, FOLDERS, BESIDE = (), (frozenset({CONFIG, WEIGHTS}), frozenset({CONFIG, SHARDS})), ""
 TASK, TASK_WEIGHTS = "task.json", "task.weights.h5"
 HUB_VERSIONS = ("keras_hub_version", "keras_nlp_version", "keras_cv_version")
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def parts(names: Collection[str]) -> frozenset[str]:
+    """The weights beside the configuration."""
+    return frozenset({WEIGHTS, SHARDS}) if CONFIG in names else frozenset()
+
+
+def accepts(probe: Probe) -> bool:
     """A folder with Keras' members."""
-    if head:
+    path = probe.path
+    if not probe.is_folder:
         return False
     with store_errors(path):
-        return path.is_dir() and is_file(path / CONFIG) and any(is_file(path / name) for name in (WEIGHTS, SHARDS))
+        return is_file(path / CONFIG) and any(is_file(path / name) for name in (WEIGHTS, SHARDS))
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:
@@ -39,15 +51,18 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     has_task = is_file(path / TASK)
     metadata = parse_json(json_file(path / METADATA), path, METADATA) if has_metadata else {}
     version = metadata.get("keras_version")
+    is_preset = has_task or any(name in metadata for name in HUB_VERSIONS)
     shards = {} if is_whole else shards_of(path / SHARDS)
     images = [Hdf5Image(path / WEIGHTS)] if is_whole else [Hdf5Image(shard) for shard in shards]
     checkpoint = read_weights(
         images,
         path=path,
-        format=PRESET if has_task or any(name in metadata for name in HUB_VERSIONS) else FORMAT,
+        format=PRESET if is_preset else FORMAT,
         keras_version=version if isinstance(version, str) else None,
         model=config,
     )
+    if is_preset:
+        checkpoint = replace(checkpoint, format_title=PRESET_TITLE)
     if not is_whole:
         check_shards(checkpoint, shards, path / SHARDS)
     if is_file(path / TASK_WEIGHTS):

@@ -4,6 +4,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -14,29 +15,30 @@ from ..files.locations import SMALL, is_remote, open_binary
 from ..records.source import Checkpoint
 from .hdf5.deflated import Deflated
 from .hdf5.image import Hdf5Image
-from .keras3.model_config import Json, checked_model, parse_json, refuse_architecture
+from .keras3.consistency import refuse_architecture
+from .keras3.json_text import Json, parse_json
+from .keras3.model_config import checked_model
 from .keras3.weights_tree import read_weights
+from .probe import DAMAGED_ZIP, ZIP, Probe
 
-FORMAT = "keras"
+FORMAT, TITLE = "keras", ".keras"
+SUFFIXES, FOLDERS, BESIDE = (".keras",), (), ""
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 CHUNK = 4 << 20
 UNCHECKED = "Only parts of the file were fetched, so the zip's checksum of the weights was not verified."
-LOCAL_MAGIC = b"PK\x03\x04"
 ENCRYPTED, LOCAL_METHOD = 1, 3
-DAMAGE = (zipfile.BadZipFile, EOFError, zlib.error, struct.error, ValueError, UnicodeError)
 COPY_AGAIN = "The file is damaged; copy or download it again."
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")  # PKWARE APPNOTE 4.3.7
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def parts(names: Collection[str]) -> frozenset[str]:
+    """None: a ``.keras`` file is a model by itself."""
+    return frozenset()
+
+
+def accepts(probe: Probe) -> bool:
     """A zip with Keras' ``config.json``."""
-    if not head.startswith(b"PK\x03\x04"):
-        return False
-    try:
-        with open_binary(path) as file, zipfile.ZipFile(file) as archive:
-            return CONFIG in archive.namelist()
-    except (OSError, NotImplementedError, *DAMAGE):
-        return False
+    return probe.members is not None and CONFIG in probe.members
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:
@@ -55,7 +57,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
             image = weights_image(archive, file, path)
     except OSError as error:
         raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the disk, or copy it again.") from error
-    except (*DAMAGE, NotImplementedError, RuntimeError) as error:
+    except (*DAMAGED_ZIP, NotImplementedError, RuntimeError) as error:
         raise ReadError(
             f"{path}: its zip archive is damaged: where a member should begin, there is none. {COPY_AGAIN}"
         ) from error
@@ -130,7 +132,7 @@ def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
     try:
         with archive.open(name) as file:
             content = file.read(member.file_size + 1)
-    except DAMAGE as error:
+    except DAMAGED_ZIP as error:
         raise ReadError(
             f"{path}: {name} is damaged: it is not where the zip says, or not the {member.file_size} bytes "
             f"(checksum {member.CRC:08x}) that it says. {COPY_AGAIN}"
@@ -150,7 +152,7 @@ def weights_image(archive: zipfile.ZipFile, file: IO[bytes], path: Path) -> Hdf5
         )
     file.seek(member.header_offset)
     head = file.read(LOCAL_HEADER.size)
-    if len(head) < LOCAL_HEADER.size or not head.startswith(LOCAL_MAGIC):
+    if len(head) < LOCAL_HEADER.size or not head.startswith(ZIP):
         raise zipfile.BadZipFile
     header = LOCAL_HEADER.unpack(head)
     name = file.read(header[-2])

@@ -6,35 +6,32 @@ hold ``/`` themselves, so the lists are followed and the tree is not walked.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..records.source import Checkpoint, Group, LayerConfig, Variable
-from .hdf5.image import MAGIC, Hdf5Array, Hdf5Group, Hdf5Image
+from .hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
+from .keras3.consistency import check_fits, check_holds_attention, check_names_all, check_units, refuse_architecture
+from .keras3.json_text import Json, kind_of, parse_json
 from .keras3.model_config import (
-    Json,
-    check_fits,
-    check_holds_attention,
-    check_names_all,
-    check_units,
     checked_model,
     child_layers,
     descendants,
     hidden_masks,
     is_nameless,
-    kind_of,
     layer_config,
-    parse_json,
-    refuse_architecture,
     version_of,
     with_weightless_attention,
 )
 from .order import Listed, exchanged_weights, listed_otherwise, nested_otherwise, refuse_or_tell
+from .probe import Probe
 from .tree import Node
 
-WHOLE_MODEL, WEIGHTS_ONLY = "h5", "h5-weights"
+WHOLE_MODEL, TITLE = "h5", "legacy HDF5, whole model"
+WEIGHTS_ONLY, WEIGHTS_ONLY_TITLE = "h5-weights", "legacy HDF5, weights only"
+SUFFIXES, FOLDERS, BESIDE = (".h5", ".hdf5"), (), ""
 OPTIMIZER = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"  # weights that the model itself owns; Keras 2.8 and later
 PROJECTIONS = ("query", "key", "value")
@@ -42,12 +39,15 @@ LayerPath = tuple[str, ...]
 Following = dict[LayerPath, set[str | None]]
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def parts(names: Collection[str]) -> frozenset[str]:
+    """None: an ``.h5`` file is a model by itself."""
+    return frozenset()
+
+
+def accepts(probe: Probe) -> bool:
     """HDF5 with Keras' list of layers."""
-    if not head.startswith(MAGIC):
-        return False
-    with Hdf5Image(path).open(depth=1) as root:
-        return root.holds("model_weights") or root.attribute("layer_names") is not None
+    root = probe.root
+    return root is not None and (root.holds("model_weights") or root.attribute("layer_names") is not None)
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:
@@ -88,6 +88,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     return Checkpoint(
         path=str(path),
         format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
+        format_title=TITLE if whole else WEIGHTS_ONLY_TITLE,
         keras_version=version,
         backend=backend if isinstance(backend, str) else None,
         has_config=model is not None,

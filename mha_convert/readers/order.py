@@ -12,8 +12,9 @@ from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..records.source import Variable
+from .keras3.json_text import Json, mapping
 from .keras3.layer_names import assign, by_counting, container_entries
-from .keras3.model_config import MODELS, Json, child_layers, layer_config, mapping
+from .keras3.model_config import MODELS, child_layers, layer_config
 from .tree import Node
 
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14

@@ -8,7 +8,7 @@ https://www.tensorflow.org/guide/saved_model
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,39 +16,42 @@ from ..errors import ReadError
 from ..files.limits import PROTOBUF
 from ..files.locations import fetch, is_file, size_of
 from ..records.source import Checkpoint
+from .keras3.consistency import check_fits, refuse_architecture
+from .keras3.json_text import Json, mapping
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import (
-    Json,
-    check_fits,
-    hidden_masks,
-    mapping,
-    refuse_architecture,
-    version_of,
-    with_weightless_attention,
-)
+from .keras3.model_config import hidden_masks, version_of, with_weightless_attention
 from .links import refuse_links_out
-from .tensorflow.bundle import open_bundle
+from .probe import Probe
+from .tensorflow.bundle import has_index, open_bundle
 from .tensorflow.graph_names import Namer
 from .tensorflow.listed_variables import Names
 from .tensorflow.object_graph import Object, arrange, read_objects
 from .tensorflow.protobuf import parse
-from .tf_checkpoint import has_index
 
-FORMAT = "saved-model"
+FORMAT, TITLE = "saved-model", "TensorFlow SavedModel"
 GRAPH_FILE, METADATA_FILE, TEXT_FILE = "saved_model.pb", "keras_metadata.pb", "saved_model.pbtxt"
 PARTS = (GRAPH_FILE, METADATA_FILE, "fingerprint.pb")
 VARIABLES = ("variables", "variables")
+SUFFIXES, FOLDERS, BESIDE = (), (frozenset({GRAPH_FILE}),), ""
 KERAS_PREFIX = "_tf_keras"
 ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
 EINSUM = re.compile(r"einsum(_\d+)?/Einsum")  # an operation of two names, in front of ReadVariableOp
 COUNTER = re.compile(r"_\d+$")
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def parts(names: Collection[str]) -> frozenset[str]:
+    """The checkpoint below the graph."""
+    if GRAPH_FILE not in names:
+        return frozenset()
+    return frozenset(name for name in names if name.startswith(f"{VARIABLES[0]}/"))
+
+
+def accepts(probe: Probe) -> bool:
     """The folder, or a file of it that has its name in every SavedModel."""
-    if head:
+    path = probe.path
+    if probe.head:
         return path.name in PARTS and is_file(path.parent / GRAPH_FILE)
-    return path.is_dir() and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
+    return probe.is_folder and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:

@@ -4,7 +4,7 @@ The index names for each group of variables the shard that holds it: one name in
 may stand empty in the shard before the one with its data, so all shards are read as one tree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,26 @@ from ..errors import ReadError, printable
 from ..files.locations import is_file
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
-from .keras3.model_config import Json, json_file, mapping, parse_json
+from .keras3.json_text import Json, json_file, mapping, parse_json
 from .keras3.weights_tree import read_weights
 from .links import refuse_links_out
+from .probe import Probe
 
-FORMAT = "sharded"
+FORMAT, TITLE = "sharded", "sharded weights"
 INDEX_END = ".weights.json"
+SUFFIXES, FOLDERS, BESIDE = (INDEX_END,), (), "{stem}_*.weights.h5"
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def parts(names: Collection[str]) -> frozenset[str]:
+    """None: the shards are ``weights_hdf5``'s, and the index is the model."""
+    return frozenset()
+
+
+def accepts(probe: Probe) -> bool:
     """The index, or a folder that holds one."""
-    if head:
-        return b'"weight_map"' in head
-    return path.is_dir() and len(list(path.glob(f"*{INDEX_END}"))) == 1
+    if probe.head:
+        return b'"weight_map"' in probe.head
+    return probe.is_folder and len(list(probe.path.glob(f"*{INDEX_END}"))) == 1
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:

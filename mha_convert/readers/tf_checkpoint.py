@@ -5,20 +5,26 @@ https://www.tensorflow.org/guide/checkpoint
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..files.limits import STATE
 from ..files.locations import is_file, store_errors
 from ..records.source import Checkpoint
+from .keras3.consistency import check_fits
+from .keras3.json_text import Json
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import Json, check_fits, with_weightless_attention
-from .tensorflow.bundle import INDEX_END, Bundle, is_table, open_bundle
+from .keras3.model_config import with_weightless_attention
+from .probe import Probe
+from .tensorflow.bundle import INDEX_END, Bundle, has_index, is_table, open_bundle
 from .tensorflow.graph_names import Namer
 from .tensorflow.object_graph import KERAS_3, Object, arrange, read_objects
 
-FORMAT = "tf-checkpoint"
+FORMAT, TITLE = "tf-checkpoint", "TensorFlow checkpoint"
+SUFFIXES, FOLDERS, BESIDE = (INDEX_END,), (), "{stem}.data-*-of-*"
 STATE_FILE = "checkpoint"
+FIRST_DATA = ".data-00000-of-"
 DATA_FILE = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
 LATEST = re.compile(r'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 KERAS_3_LOSES_LISTS = (
@@ -27,23 +33,26 @@ KERAS_3_LOSES_LISTS = (
 )
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def parts(names: Collection[str]) -> frozenset[str]:
+    """An index without its data is not a model."""
+    indices = [name for name in names if name.endswith(INDEX_END)]
+    first = {name: name.removesuffix(INDEX_END) + FIRST_DATA for name in indices}
+    return frozenset(name for name in indices if not any(other.startswith(first[name]) for other in names))
+
+
+def accepts(probe: Probe) -> bool:
     """An index, a data file, a prefix of both, the file ``checkpoint``, or a folder of these."""
-    if not head:
-        return not is_file(path) and (has_index(path) or is_checkpoint_folder(path))
-    if path.name == STATE_FILE and LATEST.search(head.decode("utf-8", "replace")):
+    path = probe.path
+    if not probe.head:
+        return not is_file(path) and (has_index(path) or is_checkpoint_folder(probe))
+    if path.name == STATE_FILE and LATEST.search(probe.head.decode("utf-8", "replace")):
         return True
     return bool(DATA_FILE.fullmatch(path.name)) or (path.name.endswith(INDEX_END) and is_table(path))
 
 
-def is_checkpoint_folder(path: Path) -> bool:
-    """Whether the folder holds checkpoints, and no SavedModel."""
-    return path.is_dir() and (is_file(path / STATE_FILE) or any(path.glob(f"*{INDEX_END}")))
-
-
-def has_index(prefix: Path) -> bool:
-    """Whether ``prefix`` is what a checkpoint's files begin with."""
-    return bool(prefix.name) and is_file(prefix.with_name(prefix.name + INDEX_END))
+def is_checkpoint_folder(probe: Probe) -> bool:
+    """Whether it is a folder that holds checkpoints, and not a SavedModel."""
+    return probe.is_folder and (is_file(probe.path / STATE_FILE) or any(probe.path.glob(f"*{INDEX_END}")))
 
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:

@@ -4,26 +4,32 @@ They hold no configuration; that may come from a JSON beside them.
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..files.locations import is_file
 from ..records.source import Checkpoint
-from .hdf5.image import MAGIC, Hdf5Image
-from .keras3.model_config import Json
+from .hdf5.image import Hdf5Image
+from .keras3.json_text import Json
 from .keras3.weights_tree import is_v3, read_weights
+from .probe import Probe
 from .sharded import INDEX_END
 
-FORMAT = "weights.h5"
+FORMAT, TITLE = "weights.h5", ".weights.h5"
+SUFFIXES, FOLDERS, BESIDE = (".weights.h5",), (), ""
 SHARD = re.compile(r"(.+)_\d{5}\.weights\.h5")
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def parts(names: Collection[str]) -> frozenset[str]:
+    """Shards whose index is beside them."""
+    shards = (SHARD.fullmatch(name) for name in names)
+    return frozenset(shard[0] for shard in shards if shard and shard[1] + INDEX_END in names)
+
+
+def accepts(probe: Probe) -> bool:
     """HDF5 in the v3 layout, or a shard of it; the suffix says nothing."""
-    if not head.startswith(MAGIC):
-        return False
-    with Hdf5Image(path).open(depth=1) as root:
-        return is_v3(root) or index_of_shard(path) is not None
+    return probe.root is not None and (is_v3(probe.root) or index_of_shard(probe.path) is not None)
 
 
 def index_of_shard(path: Path) -> Path | None:

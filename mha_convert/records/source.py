@@ -119,6 +119,7 @@ class FileState:
 class Checkpoint:
     """A saved model, described: the tree of its layers, and the variables that belong to none of them.
 
+    ``format`` is the word for programs, ``format_title`` what people call it (empty: the same).
     ``repeats_shared_layers`` is True for formats that store a layer once for each model that uses it. ``check()``
     reads the whole file against its checksums, where the format has any, and raises ``ReadError``.
     ``has_layer_names`` is False where groups are called after classes or numbers instead of the user's layers.
@@ -127,6 +128,7 @@ class Checkpoint:
 
     path: str
     format: str
+    format_title: str = ""
     keras_version: str | None = None
     backend: str | None = None
     has_config: bool

@@ -1,25 +1,25 @@
 """Names of targets: what one is called by default, and which names none may have."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import WriteError
 from ..files.locations import STANDARD_INPUT, StrPath, is_one_of, is_remote, is_url, name_of, refuse_object, state_of
 from ..records.source import Checkpoint
 
-KERAS_SUFFIXES = (".weights.h5", ".weights.json", ".keras", ".h5", ".hdf5", ".index")
 
-
-def default_target(source: StrPath) -> Path:
-    """``<source's name>.safetensors`` in the current folder."""
+def default_target(source: StrPath, suffixes: Sequence[str]) -> Path:
+    """``<source's name>.safetensors`` in the current folder; ``suffixes`` are those of sources."""
     name = name_of(source)
     if not name or str(source) == STANDARD_INPUT:
         raise WriteError(f"{source}: has no name to call the target after. Give TARGET.")
-    return Path(f"{without_suffix(name)}.safetensors")
+    return Path(f"{without_suffix(name, suffixes)}.safetensors")
 
 
-def without_suffix(name: str) -> str:
-    """A file's name without the suffix that Keras gave it; other dots are part of the name."""
-    suffix = next((end for end in KERAS_SUFFIXES if name.lower().endswith(end) and name.lower() != end), "")
+def without_suffix(name: str, suffixes: Sequence[str]) -> str:
+    """A file's name without the longest of the suffixes that it has; other dots are part of the name."""
+    low = name.lower()
+    suffix = max((end for end in suffixes if low.endswith(end) and low != end), key=len, default="")
     return name[: len(name) - len(suffix)]
 
 

@@ -12,18 +12,6 @@ from ..records.source import Checkpoint, Variable
 from .kinds import OF_KIND, SECTIONS, by_section
 from .table import Document, Table
 
-FORMATS = {
-    "keras": ".keras",
-    "keras-folder": "unzipped .keras",
-    "sharded": "sharded weights",
-    "h5": "legacy HDF5, whole model",
-    "h5-weights": "legacy HDF5, weights only",
-    "weights.h5": ".weights.h5",
-    "preset": "KerasHub preset",
-    "saved-model": "TensorFlow SavedModel",
-    "tf-checkpoint": "TensorFlow checkpoint",
-}
-
 
 def inspection_as_text(inspection: Inspection) -> Document:
     """What ``inspect`` says."""
@@ -72,7 +60,7 @@ def title(checkpoint: Checkpoint) -> str:
     """One line: the file, its format, who wrote it."""
     writer = f", Keras {printable(checkpoint.keras_version)}" if checkpoint.keras_version else ""
     backend = f" on {printable(checkpoint.backend)}" if checkpoint.backend else ""
-    return f"{checkpoint.path}: {FORMATS.get(checkpoint.format, checkpoint.format)}{writer}{backend}"
+    return f"{checkpoint.path}: {checkpoint.format_title or checkpoint.format}{writer}{backend}"
 
 
 UNKNOWN = {

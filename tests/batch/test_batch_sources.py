@@ -121,8 +121,8 @@ def test_links_to_folders_are_not_followed(tree, tmp_path):
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        (["{tree}/empty"], "{tree}/empty: holds no saved models (.keras, .h5, .hdf5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
-        (["{tree}/*.xyz"], "{tree}/*.xyz: holds no saved models (.keras, .h5, .hdf5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
+        (["{tree}/empty"], "{tree}/empty: holds no saved models (.keras, .h5, .hdf5, .weights.h5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
+        (["{tree}/*.xyz"], "{tree}/*.xyz: holds no saved models (.keras, .h5, .hdf5, .weights.h5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
         (["-"], "Standard input: is one file, and a batch takes the places of many. Give it to convert."),
         (["@{tree}/none.txt"], "{tree}/none.txt: the list cannot be read: there is no such file. Check the path."),
         (["@{tree}/bad.txt"], "{tree}/bad.txt: the list cannot be read: it is no text in UTF-8. Check the path."),
@@ -165,7 +165,7 @@ def test_two_sources_never_have_one_target(tree, tmp_path):
 def test_options_that_no_batch_has_are_refused(tree, tmp_path):
     with pytest.raises(LayoutError, match="^Option 'module': is none of a batch"):
         plan_batch(tree, tmp_path, module="x.py")
-    with pytest.raises(LayoutError, match="^Format 'onnx': is unknown, expected safetensors or pt"):
+    with pytest.raises(LayoutError, match="^There is no format 'onnx'. Choose one of: safetensors, pt"):
         plan_batch(tree, tmp_path, format="onnx")
     with pytest.raises(WriteError, match="--resume keeps what is finished, --overwrite does not"):
         plan_batch(tree, tmp_path, resume=True, overwrite=True)
@@ -206,7 +206,7 @@ def test_a_named_file_has_the_settings_of_its_own_folder(tree):
 @pytest.mark.parametrize(
     ("text", "fact"),
     [
-        ("trust = true", "holds 'trust', expected some of layout, placement,"),
+        ("trust = true", "holds 'trust', expected some of config, attention, layout, layer,"),
         ('reference = "none"', "holds 'reference', expected some of"),
         ("overwrite = true", "holds 'overwrite', expected some of"),
         ('config = "/etc/passwd"', "'config' is '/etc/passwd', expected the name of a file beside it. Put it there."),

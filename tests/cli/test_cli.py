@@ -82,7 +82,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         "name", "kind", "class_name", "path", "num_heads", "num_key_value_heads", "key_dim", "value_dim",
         "query_features", "key_features", "value_features", "output_features", "output_shape", "use_bias", "use_gate",
         "dtype", "storage", "compute_dtype", "parameters", "has_config", "attention_axes", "sliding_window", "dropout", "scale",
-        "call_options", "placements", "refusals", "cautions", "doubt", "beyond",
+        "call_options", "layouts", "refusals", "cautions", "doubt", "beyond",
     ]  # fmt: skip
     assert (cross["name"], cross["query_features"], cross["key_features"], cross["parameters"]) == (
         "cross_attention",
@@ -90,7 +90,7 @@ def test_inspect_json_is_one_document_of_the_documented_form(samples):
         12,
         960,
     )
-    assert cross["placements"]["projected"] == {
+    assert cross["layouts"]["mha"] == {
         "module": "MultiheadAttention", "embed_dim": 16, "head_size": 8, "projections": [], "added_parameters": 0, "misfit": None,
     }  # fmt: skip
     assert document["variables"] == {
@@ -212,7 +212,7 @@ def test_a_layer_with_braces_in_its_name_is_verified_again(golden, tmp_path):
 @pytest.mark.parametrize("name", ["m.txt", "class.y.py", "my-mod.py"])
 def test_module_files_are_python_modules(samples, tmp_path, name):
     error = run("convert", samples / "six_heads.keras", tmp_path / "x.pt", "--module", tmp_path / name, code=1).stderr
-    assert "is no name of a Python module" in error and not list(tmp_path.iterdir())
+    assert "is not a name that Python can import" in error and not list(tmp_path.iterdir())
 
 
 def test_unproven_is_said_loudly(samples, tmp_path):
@@ -292,7 +292,7 @@ def test_explain_answers_with_the_layers_own_numbers(samples):
     ("file", "options"),
     [
         ("textbook.keras", []), ("six_heads.keras", []), ("encoder.weights.h5", []), ("translator.h5", ["--layout", "linear"]),
-        ("encoder.weights.h5", ["--placement", "drop-in"]),
+        ("encoder.weights.h5", ["--layout", "padded"]),
     ],
 )  # fmt: skip
 def test_the_lines_that_explain_prints_run(samples, tmp_path, file, options):

@@ -365,9 +365,9 @@ def test_axes_that_are_none_of_the_inputs_are_refused(axes, rank):
             mha_convert.plan([layer], layout=layout)
 
 
-def test_drop_in_says_why_axes_do_not_fit():
-    (item,) = mha_convert.plan([make_layer(GROUPED_OR_AXES[5])], placement="drop-in").layers
-    assert item.fits == "drop-in does not fit: it attends over axes (2,); projected instead"
+def test_padded_says_why_axes_do_not_fit():
+    (item,) = mha_convert.plan([make_layer(GROUPED_OR_AXES[5])], layout="padded").layers
+    assert item.misfit == "padded does not fit: it attends over axes (2,); laid out as mha instead"
     assert item.module.class_name == "ProjectedMultiheadAttention"
 
 

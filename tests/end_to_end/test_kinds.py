@@ -14,13 +14,14 @@ from normalization_models import FORMS
 
 import mha_convert
 from mha_convert import layers, layouts
+from mha_convert.records.layer import Layer
 from mha_convert.verification import kinds as verification
 from mha_convert.words import kinds as words
 
 PACKAGE = PROJECT / "mha_convert"
 PAGE = PROJECT / "docs" / "extending.md"
 RECORDS = {"AttentionLayer", "UnprojectedAttention", "PlainLayer", "AnyAttention"}
-FILES = ("layers", "layouts", "verification")
+FILES = ("layers", "layouts", "verification/formulas")
 STAGES = {"layouts": layouts.OF_KIND, "verification": verification.OF_KIND, "words": words.OF_KIND}
 
 
@@ -88,7 +89,7 @@ def test_the_kind_is_the_pages_files_and_rows(keras_installed, tmp_path):
 
 def test_the_shared_interface_is_written_down():
     """What stages ask of a layer stands in the protocol, and every record has it."""
-    asked = {name for name in vars(mha_convert.datatypes.Layer) if not name.startswith("_")}
-    for record in (mha_convert.AttentionLayer, mha_convert.UnprojectedAttention, mha_convert.datatypes.PlainLayer):
+    asked = {name for name in vars(Layer) if not name.startswith("_")}
+    for record in (mha_convert.AttentionLayer, mha_convert.UnprojectedAttention, mha_convert.PlainLayer):
         fields = set(record.__dataclass_fields__) | set(dir(record))
         assert asked <= fields, record

@@ -69,7 +69,7 @@ def test_a_wrong_epsilon_is_seen_in_the_genuine_outputs(made):
 
 def test_inspect_lists_them_and_says_why_others_are_not_converted(made):
     checkpoint = mha_convert.read(made / "norm.keras")
-    document = inspection_as_json(checkpoint, survey(checkpoint))
+    document = inspection_as_json(mha_convert.Inspection(checkpoint, survey(checkpoint)))
     assert [layer["name"] for layer in document["other_layers"]] == NAMES
     assert document["other_layers"][1]["settings"]["epsilon"] == 1e-6
     assert [layer["name"] for layer in document["layers"]] == ["attention"]

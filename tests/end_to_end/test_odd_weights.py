@@ -19,7 +19,7 @@ LAYOUTS = {
     "mha": {"layout": "mha"},
     "linear": {"layout": "linear"},
     "qkv": {"layout": "qkv"},
-    "separate": {"layout": "separate", "names": "bert"},
+    "separate": {"layout": "bert"},
 }
 STORED = ("<f2", ">f2", "<f4", ">f4", "<f8", ">f8", "bfloat16")
 SUFFIXES = (".safetensors", ".pt")

@@ -42,7 +42,7 @@ def test_public_functions_are_not_shadowed_by_modules(samples, tmp_path):
 def test_the_stages_one_by_one(samples, tmp_path, suffix):
     checkpoint = mha_convert.read(samples / "translator.h5")
     layers = mha_convert.find_layers(checkpoint)
-    plan = mha_convert.plan(layers, placement="drop-in")
+    plan = mha_convert.plan(layers, layout="padded")
     target = tmp_path / f"x{suffix}"
     mha_convert.write(target, mha_convert.convert(plan))
     proof = mha_convert.verify(plan, mha_convert.open_target(target))
@@ -195,8 +195,8 @@ def test_what_is_no_path_is_an_error_of_ours(samples, tmp_path, thing):
         lambda: mha_convert.convert_file(source, thing),
         lambda: mha_convert.verify_file(thing, target),
         lambda: mha_convert.verify_file(source, thing),
-        lambda: mha_convert.align_file(thing, target),
-        lambda: mha_convert.align_file(source, thing),
+        lambda: mha_convert.match_file(thing, target),
+        lambda: mha_convert.match_file(source, thing),
         lambda: mha_convert.load_modules(thing),
         lambda: mha_convert.open_target(thing),
         lambda: mha_convert.write(thing, []),

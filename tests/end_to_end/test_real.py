@@ -45,10 +45,8 @@ def test_every_layer_is_found_converted_and_proven(real, tmp_path, row):
         with pytest.raises(mha_convert.LayerError, match="no attention with weights of its own in it"):
             mha_convert.convert_file(real / row["file"], tmp_path / "x.pt")
         return
-    for layout, placement in (("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")):
-        report = mha_convert.convert_file(
-            real / row["file"], tmp_path / f"{layout}-{placement}.safetensors", layout=layout, placement=placement
-        )
+    for layout in ("mha", "padded", "linear"):
+        report = mha_convert.convert_file(real / row["file"], tmp_path / f"{layout}.safetensors", layout=layout)
         assert report.proven
         assert not [item for item in report.not_converted if item.blocking]
 

@@ -209,16 +209,16 @@ def test_an_unknown_layer_name_lists_the_known_ones(samples, tmp_path):
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt", layers=["attn"])
     assert str(error.value) == (
-        "Layer 'attn': not in the file. Its attention layers are: self_attention, cross_attention."
+        "Layer 'attn': not in the file. Its attention layers are: self_attention, cross_attention; `mha-convert inspect` "
+        "lists 1 other layer."
     )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layout": "packed"}, "No layout 'packed'. Choose one of: mha, linear."),
-        ({"placement": "inside"}, "No placement 'inside'. Choose one of: projected, drop-in."),
-        ({"dtype": "int8"}, "No dtype 'int8'. Choose one of: float32, float16, bfloat16, float64."),
+        ({"layout": "packed"}, "There is no layout 'packed'. Choose one of: mha, padded, linear, "),
+        ({"dtype": "int8"}, "There is no dtype 'int8'. Choose one of: float32, float16, bfloat16, float64."),
     ],
 )
 def test_unknown_words_list_the_known_ones(samples, tmp_path, options, message):
@@ -274,23 +274,23 @@ def test_configuration_against_arrays_shows_both(golden, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "fact"),
     [
-        ({"attention_axes": [2.0]}, r"attention_axes \[2.0\] is no list of integers"),
-        ({"attention_axes": "2"}, "attention_axes 2 is no list of integers"),
-        ({"sliding_window": 3.0}, "sliding_window 3.0 is no positive integer"),
-        ({"sliding_window": "3"}, "sliding_window 3 is no positive integer"),
+        ({"attention_axes": [2.0]}, r"attention_axes is \[2.0\], expected a list of integers"),
+        ({"attention_axes": "2"}, "attention_axes is '2', expected a list of integers"),
+        ({"sliding_window": 3.0}, "sliding_window is 3.0, expected a positive integer"),
+        ({"sliding_window": "3"}, "sliding_window is '3', expected a positive integer"),
         ({"use_gate": 1}, "use_gate is 1 in the configuration, but the arrays have no gate kernel"),
-        ({"use_gate": ""}, "use_gate  is neither true nor false"),
-        ({"dropout": True}, "dropout True is not between 0 and 1"),
-        ({"sliding_window": True}, "sliding_window True is no positive integer"),
-        ({"sliding_window": 1 << 200}, "sliding_window .* is no positive integer of 64 bits"),
-        ({"attention_axes": [True]}, "attention_axes .* is no list of integers"),
+        ({"use_gate": ""}, "use_gate is '', expected true or false"),
+        ({"dropout": True}, "dropout is True, expected a number between 0 and 1"),
+        ({"sliding_window": True}, "sliding_window is True, expected a positive integer"),
+        ({"sliding_window": 1 << 200}, "sliding_window is .*, expected a positive integer of 64 bits"),
+        ({"attention_axes": [True]}, "attention_axes is .*, expected a list of integers"),
         ({"num_heads": "4"}, "num_heads is '4' in the configuration, 4 in the arrays"),
         ({"key_dim": 8.5}, "key_dim is 8.5 in the configuration, 8 in the arrays"),
         ({"output_shape": 32.5}, r"output_shape is 32.5 in the configuration, \[32\] in the arrays"),
         ({"output_shape": [16]}, r"output_shape is \[16\] in the configuration, \[32\] in the arrays"),
-        ({"dropout": float("nan")}, "dropout nan is not between 0 and 1"),
-        ({"dropout": 10**400}, "dropout 1000"),
-        ({"dropout": -1}, "dropout -1 is not between 0 and 1"),
+        ({"dropout": float("nan")}, "dropout is nan, expected a number between 0 and 1"),
+        ({"dropout": 10**400}, "dropout is 1000"),
+        ({"dropout": -1}, "dropout is -1, expected a number between 0 and 1"),
         (
             {"build_config": {"shapes_dict": {"query_shape": [None, 5, 16]}}},
             "the query input is 16 wide in the configuration, 32",

@@ -28,7 +28,7 @@ from mha_convert.verification import verify
 from mha_convert.verification.formulas import attention as unprojected
 from mha_convert.verification.formulas.multi_head_attention import Inputs
 
-LAYOUTS = ("mha", "linear", "qkv", "separate")
+LAYOUTS = ("mha", "padded", "linear", "qkv", "bart")
 ROOT = SHARED / "corpus" / "files"
 FILES = [
     pytest.param(file, id=file.id)
@@ -407,21 +407,23 @@ def test_explain_and_inspect_tell_the_formula(made):
     from mha_convert.words.explanation import explanation
     from mha_convert.words.inspection import inspection_as_json, inspection_as_text
 
-    text = explanation(list(explain_file(made / "every.keras", "concat_scaled")), "x.keras")
+    text = explanation(explain_file(made / "every.keras", "concat_scaled").plans, "x.keras")
     assert "scores = concat_score_weight × sum(tanh(scale × (query + key))), over the features" in text
     assert "mha_convert.modules.DotProductAttention(use_scale=True, score_mode='concat', dropout=0.0)" in text
     checkpoint = mha_convert.read(made / "every.keras")
     findings = survey(checkpoint)
-    document = inspection_as_json(checkpoint, findings)
+    document = inspection_as_json(mha_convert.Inspection(checkpoint, findings))
     assert [layer["name"] for layer in document["layers"]] == ["mha"]
     assert {layer["name"] for layer in document["unprojected"]} == set(NAMES)
-    tables = [part for part in inspection_as_text(checkpoint, findings) if not isinstance(part, str)]
+    tables = [
+        part for part in inspection_as_text(mha_convert.Inspection(checkpoint, findings)) if not isinstance(part, str)
+    ]
     assert [len(table.rows) for table in tables] == [1, len(NAMES)]
 
 
 def test_like_says_that_they_have_no_place(made, tmp_path):
     torch.save(torch.nn.MultiheadAttention(6, 2).state_dict(), tmp_path / "like.pt")
-    alignment = mha_convert.align_file(made / "every.keras", tmp_path / "like.pt")
+    alignment = mha_convert.match_file(made / "every.keras", tmp_path / "like.pt")
     assert {name for name, why in alignment.left_layers if "no projections" in why} == set(NAMES)
 
 

@@ -1,5 +1,6 @@
 """Point 2 of issue 12: a command that is printed for pasting hands over names and runs nothing in them."""
 
+import contextlib
 import shutil
 import subprocess
 from dataclasses import replace
@@ -9,10 +10,10 @@ from layer_cases import CASES, make_layer
 from strangers import NAMES
 
 import mha_convert
-from mha_convert import cli, pipeline
+from mha_convert.cli import app
 from mha_convert.errors import printable
-from mha_convert.files.shell import LONGEST, command, option, quoted
-from mha_convert.layouts import selection
+from mha_convert.files.shell import LONGEST, command, layer_options, option, quoted
+from mha_convert.keys import matching, proposal
 
 
 def words_of(text, folder):
@@ -69,9 +70,9 @@ def test_every_command_that_is_printed(name, tmp_path, monkeypatch, capsys):
     source = f"{name}.keras"
     shutil.copy(mha_convert_samples() / "six_heads.keras", source)
     layer = replace(make_layer(CASES[0]), name=name)
-    assert words_of(selection([name]), tmp_path)[-1].removeprefix("--layer=") == name
-    told = cli.explain(source=source, layer="attention")
-    assert told is None
+    assert words_of(layer_options([name]), tmp_path)[-1].removeprefix("--layer=") == name
+    with contextlib.suppress(SystemExit):
+        app(["explain", "--", source, "attention"])
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  $ mha-convert convert")]
     assert words_of(line.removeprefix("  $ "), tmp_path)[:3] == ["mha-convert", "convert", as_file(source)]
     report = mha_convert.convert_file(source, "x.pt", overwrite=True)
@@ -79,18 +80,16 @@ def test_every_command_that_is_printed(name, tmp_path, monkeypatch, capsys):
 
     more = report_as_text(report)[-1].partition("More: ")[2]
     assert words_of(more, tmp_path) == ["mha-convert", "explain", as_file(source)]
-    alignment = pipeline.align([layer], {"a." + key: tensor.shape for key, tensor in tensors_of(layer).items()})
+    alignment = matching.align([layer], {"a." + key: tensor.shape for key, tensor in tensors_of(layer).items()})
     assert len(alignment.pairs) == 1
     rows, rules = [f"{name}:x=1"], tmp_path / "rules.toml"
     if not name.isprintable() or set("{}*") & set(name):  # no key of a rule
         with pytest.raises(
             mha_convert.LayoutError, match="which rules cannot hold|which no module of PyTorch can be called"
         ):
-            pipeline.write_rules(alignment, source, "like.pt", rules, attention=rows, overwrite=True)
+            proposal.write_rules(alignment, source, rules, attention=rows, overwrite=True)
     else:
-        found = words_of(
-            pipeline.write_rules(alignment, source, "like.pt", rules, attention=rows, overwrite=True), tmp_path
-        )
+        found = words_of(proposal.write_rules(alignment, source, rules, attention=rows, overwrite=True), tmp_path)
         assert as_file(source) in found and any(word.removeprefix("--layer=") == name for word in found)
         assert any(word.removeprefix("--attention=") == rows[0] for word in found)
     assert not (tmp_path / "PWNED").exists()

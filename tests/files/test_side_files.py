@@ -112,7 +112,7 @@ CALLS = {  # a call, and what its one line says
     "--config folder": ("read(square, config='folder.toml')", "is a directory"),
     "--config huge": ("read(square, config='huge.toml')", "is 1099511627776 bytes of JSON, expected at most"),
     **{f"source {name}": (f"read('{name}')", "this is a device, pipe or socket") for name in ("pipe", "zero")},
-    **{f"--like {name}": (f"align_file(square, '{name}')", ENDLESS) for name in ("pipe", "zero")},
+    **{f"--like {name}": (f"match_file(square, '{name}')", ENDLESS) for name in ("pipe", "zero")},
     **{f"--rename {name}": (f"read_renames('{name}')", ENDLESS) for name in ("pipe", "zero")},
     **{f"--attention {name}": (f"read_attention('{name}.toml')", ENDLESS) for name in ("pipe", "zero")},
     "--rename folder": ("read_renames('folder.toml')", "is a directory"),
@@ -148,7 +148,7 @@ CALLS = {  # a call, and what its one line says
     "shard of 5,000 letters": ("read('long.weights.json')", "is not beside it. Copy all shards into one folder."),
     "shard with a NUL": ("read('nul.weights.json')", "expected a file beside it. Save it again."),
     "source of 5,000 letters": (f"read('{'x' * 5000}')", "cannot be opened: file name too long"),
-    "--like of 5,000 letters": (f"align_file(square, '{'x' * 5000}')", "cannot be opened: file name too long"),
+    "--like of 5,000 letters": (f"match_file(square, '{'x' * 5000}')", "cannot be opened: file name too long"),
 }  # fmt: skip
 PROGRAM = """
 import json, resource, signal, sys
@@ -277,7 +277,7 @@ AXES = {
 }
 
 
-@pytest.mark.parametrize("layout", ["mha", "linear", "qkv", "separate"])
+@pytest.mark.parametrize("layout", ["mha", "linear", "qkv", "bart"])
 @pytest.mark.parametrize("name", AXES)
 def test_axes_that_no_input_has_are_one_line(golden, tmp_path, name, layout):
     """Point 12 of issue 12."""

@@ -27,6 +27,7 @@ with atheris.instrument_imports(include=["mha_convert"]):
     from mha_convert.errors import MhaConvertError
     from mha_convert.layers import survey
     from mha_convert.readers.hdf5 import image as _hdf5
+    from mha_convert.readers.keras3 import json_text as _json_text
     from mha_convert.readers.keras3 import model_config as _config
     from mha_convert.readers.tensorflow import bundle as _bundle
     from mha_convert.readers.tensorflow import object_graph as _object_graph
@@ -61,7 +62,7 @@ def described(source: Path) -> None:
 
 def fuzz_json(data: bytes) -> None:
     """A configuration."""
-    document = _config.checked_model(_config.parse_json(data, PLACE, "JSON"), PLACE)
+    document = _config.checked_model(_json_text.parse_json(data, PLACE, "JSON"), PLACE)
     for _, entry in _config.descendants(document):
         _config.layer_config(entry)
     list(_config.hidden_masks(document, ()))

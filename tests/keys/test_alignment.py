@@ -39,13 +39,8 @@ def test_a_genuine_encoder_is_matched_by_order_and_loads():
     layers = [make_layer(SQUARE, name=f"block_{i}/attn", seed=i) for i in range(12)]
     alignment = align(layers, shapes_of(model))
     assert places(alignment) == {f"block_{i}/attn": (f"layers.{i}.self_attn.", 12) for i in range(12)}
-    assert (alignment.layout, alignment.placement, alignment.left_layers, alignment.left_places) == (
-        "mha",
-        "drop-in",
-        (),
-        (),
-    )
-    plan = mha_convert.plan(layers, layout=alignment.layout, placement=alignment.placement)
+    assert (alignment.layout, alignment.left_layers, alignment.left_places) == ("padded", (), ())
+    plan = mha_convert.plan(layers, layout=alignment.layout)
     state = {t.key: torch.from_numpy(t.read()) for t in convert(rename(plan, renames_of(alignment)))}
     assert not model.load_state_dict(state, strict=False).unexpected_keys
     assert torch.equal(model.layers[10].self_attn.in_proj_weight, state["layers.10.self_attn.in_proj_weight"])
@@ -100,9 +95,7 @@ def test_every_form_is_recognised_once(form):
     assert (place.prefix, place.others) == ("m.0.", ("m.0.norm.weight",))
     alignment = align([layer], shapes)
     assert places(alignment) == {"a": ("m.0.", 1)} and alignment.layout == form.layout
-    plan = rename(
-        mha_convert.plan([layer], layout=alignment.layout, placement=alignment.placement), renames_of(alignment)
-    )
+    plan = rename(mha_convert.plan([layer], layout=alignment.layout), renames_of(alignment))
     assert {t.key: t.shape for t in convert(plan)} == {
         k: s for k, s in shapes.items() if "norm" not in k and "head" not in k
     }
@@ -144,7 +137,7 @@ def test_two_layouts_are_not_one_target():
     with pytest.raises(mha_convert.LayoutError) as caught:
         align(layers, shapes)
     assert str(caught.value) == (
-        "The model's attention has the forms of 2 layouts, mha and qkv; a target has one. Convert in parts, with --layer."
+        "The model's attention has the forms of 2 layouts, padded and qkv; a target has one. Convert in parts, with --layer."
     )
 
 
@@ -176,7 +169,7 @@ def decoder(tmp_path):
 
 def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
     source = samples / "translator.h5"
-    text = run("convert", source, "x.safetensors", "--like", "model.pt", cwd=tmp_path).stdout
+    text = run("match", source, "model.pt", "--rules", "x.rename.toml", cwd=tmp_path).stdout
     rows = [line.split() for line in text.splitlines()]
     assert ["self_attention", "b.own.*", "shapes", "2"] in rows and [
         "cross_attention",
@@ -189,11 +182,11 @@ def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
         line for line in (tmp_path / "x.rename.toml").read_text().splitlines() if "mha-convert convert" in line
     )
     assert command.removeprefix("# ") in text
-    options = ("--layout", "mha", "--placement", "drop-in", "--rename", "x.rename.toml")
+    options = ("--layout", "padded", "--rename", "x.rename.toml")
     run("convert", source, "by_rules.safetensors", *options, cwd=tmp_path)
-    error = run("convert", source, "x.safetensors", "--like", "model.pt", cwd=tmp_path, code=1).stderr
-    assert "x.rename.toml: exists already" in error
-    run("convert", source, "x.safetensors", "--like", "model.pt", "--yes", cwd=tmp_path)
+    error = run("match", source, "model.pt", "--rules", "x.rename.toml", cwd=tmp_path, code=1).stderr
+    assert "x.rename.toml" in error and "exists already" in error
+    run("convert", source, "x.safetensors", "--like", "model.pt", cwd=tmp_path)
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "by_rules.safetensors").read_bytes()
     result = decoder.load_state_dict(load_file(tmp_path / "x.safetensors"), strict=False)
     assert result.missing_keys == ["norm.weight", "norm.bias"] and not result.unexpected_keys
@@ -204,20 +197,19 @@ def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
 
 def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
     source = samples / "translator.h5"
-    document = json.loads(run("convert", source, "x.pt", "--like", "model.pt", "--json", cwd=tmp_path).stdout)
-    assert list(document) == ["source", "like", "layout", "placement", "pairs", "layers_left", "places_left", "notes"]
+    document = json.loads(run("match", source, "model.pt", "--json", cwd=tmp_path).stdout)
+    assert list(document) == ["source", "like", "layout", "pairs", "layers_left", "places_left", "notes"]
     assert document["pairs"][0]["keys"]["in_proj_weight"] == "b.own.in_proj_weight"
-    assert "--yes is for the proposal of --like" in run("convert", source, "y.pt", "--yes", cwd=tmp_path, code=2).stderr
-    for words in (("--prefix", "x"), ("--names", "bert"), ("--rename", "x.rename.toml")):
+    for words in (("--prefix", "x"), ("--rename", "x.rename.toml")):
         run("convert", source, "y.pt", "--like", "model.pt", *words, cwd=tmp_path, code=2)
 
 
-def test_yes_wants_a_place_for_every_layer(samples, tmp_path, decoder):
+def test_like_wants_a_place_for_every_layer(samples, tmp_path, decoder):
     source = samples / "six_heads.keras"
-    text = run("convert", source, "x.pt", "--like", "model.pt", cwd=tmp_path, code=1, shown=True).stdout
+    text = run("match", source, "model.pt", "--rules", "x.rename.toml", cwd=tmp_path, code=1, shown=True).stdout
     assert "Without a place: layer 'attention': no attention in the model has its shapes." in text
     assert "Without a layer: b.cross.*" in text and not (tmp_path / "x.rename.toml").exists()
-    error = run("convert", source, "x.pt", "--like", "model.pt", "--yes", cwd=tmp_path, code=1).stderr
+    error = run("convert", source, "x.pt", "--like", "model.pt", cwd=tmp_path, code=1).stderr
     assert error == (
         "error: model.pt: does not take every layer: layer 'attention': no attention in the model has its shapes. "
         "Write rules for --rename.\n"
@@ -270,7 +262,7 @@ def test_like_in_python_fills_the_model(samples, tmp_path):
 
     model, target = Decoder(), tmp_path / "x.safetensors"
     torch.save(model.state_dict(), tmp_path / "model.pt")
-    alignment = mha_convert.align_file(samples / "translator.h5", tmp_path / "model.pt")
+    alignment = mha_convert.match_file(samples / "translator.h5", tmp_path / "model.pt")
     assert {name: prefix for name, (prefix, _) in places(alignment).items()} == {
         "self_attention": "self_attn.",
         "cross_attention": "cross_attn.",
@@ -282,7 +274,7 @@ def test_like_in_python_fills_the_model(samples, tmp_path):
     plain = mha_convert.load_modules(tmp_path / "plain.pt")["cross_attention"]
     query, key = torch.randn(2, 5, 16), torch.randn(2, 7, 12)
     torch.testing.assert_close(model.cross_attn(query, key, key)[0], plain(query, key, key)[0])
-    one = mha_convert.align_file(samples / "translator.h5", tmp_path / "model.pt", layers=["self_attention"])
+    one = mha_convert.match_file(samples / "translator.h5", tmp_path / "model.pt", layers=["self_attention"])
     assert [place.prefix for place in one.left_places] == ["cross_attn."]
 
 
@@ -292,10 +284,8 @@ def test_like_in_python_refuses_what_has_no_sure_place_and_names_beside_it(sampl
         mha_convert.LayoutError, match="does not take every layer: layer 'self_attention': no attention"
     ):
         mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt", like=tmp_path / "model.pt")
-    for options in ({"prefix": ""}, {"names": "bert"}, {"renames": {"a": "b"}}):
-        with pytest.raises(
-            mha_convert.LayoutError, match="finds the names itself. Leave out prefix, names and renames"
-        ):
+    for options in ({"prefix": ""}, {"renames": {"a": "b"}}):
+        with pytest.raises(mha_convert.LayoutError, match="gives the names itself. Leave out prefix and renames"):
             mha_convert.convert_file(
                 samples / "translator.h5", tmp_path / "x.pt", like=tmp_path / "model.pt", **options
             )

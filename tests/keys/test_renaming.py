@@ -1,4 +1,4 @@
-"""``--rename`` and ``--list-keys``: any project's names as data, and what cannot be meant is refused."""
+"""``--rename`` and ``keys``: any project's names as data, and what cannot be meant is refused."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ def test_a_rule_may_keep_a_key_from_those_after_it():
         (
             {"block_2.**": "x.{1}"},
             "Rename 'block_2.**' to 'x.{1}': matches none of the target's 8 keys, the first of which is "
-            "'block_0.attn.in_proj_weight'. Look at them with --list-keys.",
+            "'block_0.attn.in_proj_weight'. `mha-convert keys` shows them.",
         ),
         (
             {"block_*.**": "x.{1}.{2}", "block_0.**": "y.{1}"},
@@ -211,7 +211,7 @@ def test_the_command_takes_a_file_of_rules(samples, tmp_path):
 
 def test_list_keys_shows_everything_and_writes_nothing(samples, tmp_path):
     source = samples / "six_heads.keras"
-    text = run("convert", source, "--list-keys", cwd=tmp_path).stdout
+    text = run("keys", source, cwd=tmp_path).stdout
     lines = text.splitlines()
     assert lines[0] == f"{source}: .keras, Keras 3.15.1 → 10 keys"
     assert lines[2].split() == ["key", "shape", "dtype", "from"]
@@ -222,8 +222,8 @@ def test_list_keys_shows_everything_and_writes_nothing(samples, tmp_path):
         f"float32  zeros, {place}/key_dense/vars/1, {place}/value_dense/vars/1"
     )
     assert lines[-1] == "Nothing was converted or written."
-    document = json.loads(run("convert", source, "--list-keys", "--json", "--layout", "qkv", cwd=tmp_path).stdout)
-    assert list(document) == ["source", "layout", "placement", "names", "dtype", "keys"]
+    document = json.loads(run("keys", source, "--json", "--layout", "qkv", cwd=tmp_path).stdout)
+    assert list(document) == ["source", "layout", "dtype", "keys"]
     assert document["keys"][0] == {
         "key": "attention.qkv.weight",
         "shape": [72, 4],
@@ -234,13 +234,13 @@ def test_list_keys_shows_everything_and_writes_nothing(samples, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_list_keys_agrees_with_the_target(samples, tmp_path):
-    options = ("--layout", "separate", "--names", "t5", "--dtype", "bfloat16", "--prefix", "m.{name}")
+def test_keys_agrees_with_the_target(samples, tmp_path):
+    options = ("--layout", "t5", "--dtype", "bfloat16", "--prefix", "m.{name}")
     (tmp_path / "rules.toml").write_text('[rename]\n"**.q.weight" = "{1}.query"\n')
     source = samples / "encoder.weights.h5"
-    words = ("convert", source, "x.safetensors", *options, "--rename", "rules.toml", "--json")
-    listed = json.loads(run(*words, "--list-keys", cwd=tmp_path).stdout)["keys"]
-    run(*words, cwd=tmp_path)
+    words = (*options, "--rename", "rules.toml", "--json")
+    listed = json.loads(run("keys", source, *words, cwd=tmp_path).stdout)["keys"]
+    run("convert", source, "x.safetensors", *words, cwd=tmp_path)
     target = mha_convert.open_target(tmp_path / "x.safetensors")
     assert {row["key"]: (tuple(row["shape"]), row["dtype"]) for row in listed} == {
         key: (shape, target.dtypes[key]) for key, shape in target.shapes.items()

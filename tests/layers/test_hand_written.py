@@ -82,7 +82,7 @@ def test_a_caution_says_what_is_not_proven_and_strict_refuses(hand_written, tmp_
     )
     with pytest.raises(mha_convert.LayerError, match="nothing in the file proves"):
         mha_convert.convert_file(source, tmp_path / "x.pt", attention=V3["bert"], strict=True)
-    assert explain_file(source, attention=V3["bert"])[0].layer.key_dim == 4
+    assert explain_file(source, attention=V3["bert"]).plans[0].layer.key_dim == 4
 
 
 def test_the_candidate_gives_the_row(hand_written):
@@ -152,16 +152,16 @@ def test_a_bias_belongs_to_one_kernel(hand_written, row, message):
 
 
 def test_module_like_and_rename_with_rows(hand_written, tmp_path):
-    """The rows go with every other option, and into the command that --like gives."""
+    """The rows go with every other option, and into the command that match gives."""
     source, row = hand_written / "tutorial/model.keras", V3["tutorial"][0]
     model = torch.nn.ModuleList([torch.nn.MultiheadAttention(12, 3, batch_first=True) for _ in range(2)])
     torch.save(model.state_dict(), tmp_path / "model.pt")
     like = ("--attention", row, "--like", "model.pt")
-    text = run("convert", source, "x.safetensors", *like, cwd=tmp_path).stdout
+    text = run("match", source, "model.pt", "--attention", row, "--rules", "rules.toml", cwd=tmp_path).stdout
     command = next(line for line in text.splitlines() if "mha-convert convert" in line)
     words = shlex.split(command.partition("mha-convert ")[2].replace("TARGET", "by_rules.safetensors"))
     run(*words, "--module", "attention.py", cwd=tmp_path)
-    run("convert", source, "x.safetensors", *like, "--yes", cwd=tmp_path)
+    run("convert", source, "x.safetensors", *like, cwd=tmp_path)
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "by_rules.safetensors").read_bytes()
     assert mha_convert.verify_file(source, tmp_path / "x.safetensors").proven
     state = load_file(tmp_path / "x.safetensors")

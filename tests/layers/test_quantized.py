@@ -263,9 +263,11 @@ def test_inspect_shows_what_is_stored_and_what_it_becomes(golden, tmp_path):
     source = golden / "keras-3.15.1/q_int8.keras"
     checkpoint = mha_convert.read(source)
     findings = survey(checkpoint)
-    table = next(part for part in inspection_as_text(checkpoint, findings) if isinstance(part, Table))
+    table = next(
+        part for part in inspection_as_text(mha_convert.Inspection(checkpoint, findings)) if isinstance(part, Table)
+    )
     assert dict(zip(table.headings, table.rows[0], strict=True))["dtype"] == "int8 → float32"
-    document = inspection_as_json(checkpoint, findings)
+    document = inspection_as_json(mha_convert.Inspection(checkpoint, findings))
     assert (document["layers"][0]["storage"], document["layers"][0]["dtype"]) == ("int8", "float32")
     assert document["layers"][0]["parameters"] == 288
     # Four int8 kernels of 64 numbers, biases and scales of 8 each; the Dense layer has 3 arrays.

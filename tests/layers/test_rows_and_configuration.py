@@ -65,7 +65,7 @@ def difference(target: Path, expected: Path) -> float:
 def test_t5_is_moved_bit_for_bit_and_computes_what_it_did(cases, tmp_path, file):
     """Point 5 of issue 12: with scale=1 nothing is multiplied under T5's names, and T5's own module divides nothing."""
     source, target = cases / "01" / file, tmp_path / "t5.safetensors"
-    options = ("--layout", "separate", "--names", "t5", "--attention", f"{T5},scale=1")
+    options = ("--layout", "t5", "--attention", f"{T5},scale=1")
     text = run("convert", source, target, *options).stdout
     assert "Ledger: 1,024 parameters in = 1,024 moved + 0 rescaled; 1,024 out." in text
     assert "softmax(q · k) · v" in text
@@ -78,7 +78,7 @@ def test_t5_is_moved_bit_for_bit_and_computes_what_it_did(cases, tmp_path, file)
 
 
 @pytest.mark.parametrize("file", T5_FILES)
-@pytest.mark.parametrize("layout", ["mha", "linear", "qkv", "separate"])
+@pytest.mark.parametrize("layout", ["mha", "linear", "qkv", "bart"])
 @pytest.mark.parametrize(
     ("scale", "expected"), [("1", "t5.npz"), ("1/sqrt(width)", "width.npz"), ("0.25", "width.npz")]
 )
@@ -129,14 +129,14 @@ def test_the_proof_computes_with_the_scale(cases, tmp_path, damaged):
 def test_t5s_names_without_a_scale_are_asked_for_it(cases, tmp_path, file):
     """Point 5 of issue 12: under T5's names the factor is taken out of the query, where there may be none."""
     with pytest.raises(mha_convert.LayoutError) as error:
-        convert_file(cases / "01" / file, tmp_path / "x.pt", attention=T5, layout="separate", names="t5")
+        convert_file(cases / "01" / file, tmp_path / "x.pt", attention=T5, layout="t5")
     assert "has the names of T5, whose scores are not divided by sqrt(key_dim)" in str(error.value)
     assert str(error.value).endswith("scale=1 for a T5, scale=1/sqrt(key_dim) for attention that divides.")
     assert not list(tmp_path.iterdir())
-    report = convert_file(cases / "01" / file, tmp_path / "x.pt", attention=T5, layout="separate", names="bart")
+    report = convert_file(cases / "01" / file, tmp_path / "x.pt", attention=T5, layout="bart")
     assert "which does not divide its scores: give scale=1 if it is one." in "\n".join(report.notes)
     scaled = f"{T5},scale=1/sqrt(key_dim)"
-    convert_file(cases / "01" / file, tmp_path / "y.pt", attention=scaled, layout="separate", names="t5")
+    convert_file(cases / "01" / file, tmp_path / "y.pt", attention=scaled, layout="t5")
     assert difference(tmp_path / "y.pt", cases / "01/t5.npz") > 0.05
 
 
@@ -387,7 +387,7 @@ def test_the_tables_hold_what_is_tested_here():
     assert set(settings.SHARED_HEADS) == set(NAMES_OF_SHARED.split())
     assert set(settings.HEAD_SIZES) == set(NAMES_OF_SIZES.split())
     assert set(settings.SCALES) == set(NAMES_OF_SCALES.split())
-    assert [set(row.names) for row in settings.SETTINGS] == [set(row[0].split()) for row in SETTINGS]
+    assert [set(row.names) for row in settings.SYNONYMS] == [set(row[0].split()) for row in SETTINGS]
 
 
 @pytest.mark.parametrize("name", NAMES_OF_HEADS.split())

@@ -14,28 +14,25 @@ import mha_convert
 from mha_convert.conversion import apply, ledger, numpy_dtype, padded_shape, round_once, taken, via_odd_float32
 from mha_convert.records.plan import LayerPlan, ModuleSpec, Piece, Rule
 
-LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
+LAYOUTS = ["mha", "padded", "linear"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
-@pytest.mark.parametrize(("layout", "placement"), LAYOUTS)
-def test_shapes_are_known_before_anything_is_read(case, layout, placement):
-    plan = mha_convert.plan([make_layer(case)], layout=layout, placement=placement)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_shapes_are_known_before_anything_is_read(case, layout):
+    plan = mha_convert.plan([make_layer(case)], layout=layout)
     for tensor in mha_convert.convert(plan):
         array = tensor.read()
         assert (array.shape, array.dtype.name, array.flags.c_contiguous) == (tensor.shape, tensor.dtype, True)
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
-@pytest.mark.parametrize(("layout", "placement"), LAYOUTS)
-def test_every_rule_can_be_read_backwards(case, layout, placement):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_rule_can_be_read_backwards(case, layout):
     """What is in the target is all of Keras' numbers: each array comes back bit for bit (rescaled: to one rounding)."""
     layer = make_layer(case, dtype="float64")
-    (item,) = mha_convert.plan([layer], layout=layout, placement=placement).layers
-    tensors = {
-        tensor.key: tensor.read()
-        for tensor in mha_convert.convert(mha_convert.plan([layer], layout=layout, placement=placement))
-    }
+    (item,) = mha_convert.plan([layer], layout=layout).layers
+    tensors = {tensor.key: tensor.read() for tensor in mha_convert.convert(mha_convert.plan([layer], layout=layout))}
     seen = set()
     for rule in item.rules:
         rows = blocks_of(rule, item, tensors[item.prefix + rule.target])
@@ -95,9 +92,7 @@ def test_a_row_takes_parts_of_an_array_and_splits_axes():
         parameters=sum(array.size for array in arrays.values()),
         arrays={name: make_variable(name, array) for name, array in arrays.items()},
     )
-    item = LayerPlan(
-        layer=layer, prefix="", placement="", rules=GRU_ROWS, module=ModuleSpec(class_name="", arguments={})
-    )
+    item = LayerPlan(layer=layer, prefix="", rules=GRU_ROWS, module=ModuleSpec(class_name="", arguments={}))
     made = {rule.target: apply(rule, item, "float64") for rule in GRU_ROWS}
     z, r, h = np.split(arrays["kernel"].T, GATES)
     np.testing.assert_array_equal(made["weight_ih_l0"], np.concatenate([r, z, h]))
@@ -117,9 +112,9 @@ def test_a_row_takes_parts_of_an_array_and_splits_axes():
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
-@pytest.mark.parametrize(("layout", "placement"), LAYOUTS)
-def test_parameters_in_are_parameters_out(case, layout, placement):
-    plan = mha_convert.plan([make_layer(case)], layout=layout, placement=placement)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_parameters_in_are_parameters_out(case, layout):
+    plan = mha_convert.plan([make_layer(case)], layout=layout)
     shapes = {tensor.key: tensor.shape for tensor in mha_convert.convert(plan)}
     entry = ledger(plan.layers[0], shapes)
     assert entry.source == make_layer(case).parameters == entry.moved + entry.rescaled
@@ -238,7 +233,7 @@ def test_any_sizes_agree_with_the_formula(sizes, output, bias, layout):
     from mha_convert.verification.pytorch import module_in_float64, run
 
     layer = make_layer(LayerCase(id="", output_shape=tuple(output), use_bias=bias, **sizes), dtype="float64")
-    plan = mha_convert.plan([layer], layout=layout[0], placement=layout[1], prefix="")
+    plan = mha_convert.plan([layer], layout=layout, prefix="")
     module = module_in_float64(plan.layers[0].module, {t.key: as_tensor(t.read()) for t in mha_convert.convert(plan)})
     arrays = arrays_of(layer)
     for case in cases(layer, arrays):

@@ -1,4 +1,4 @@
-"""Layouts ``qkv`` and ``separate``: the keys of timm and Hugging Face, the same proof, what does not fit."""
+"""Layouts ``qkv``, ``bert``, ``llama`` and their kin: the keys of timm and Hugging Face, the same proof, what does not fit."""
 
 import copy
 import json
@@ -17,8 +17,7 @@ from torch import nn
 
 import mha_convert
 from mha_convert.conversion import ledger, padded_shape
-from mha_convert.layouts import LAYOUTS, NAMES, qkv
-from mha_convert.layouts import names as separate
+from mha_convert.layouts import FAMILIES, LAYOUTS, qkv
 from mha_convert.targets.loading import build_module
 from mha_convert.targets.torch_file import as_tensor
 from mha_convert.verification import verify
@@ -29,11 +28,7 @@ from mha_convert.verification.pytorch import module_in_float64, run
 FUSED = tuple(case for case in CASES if not any(refusal.applies(make_layer(case)) for refusal in qkv.REFUSALS))
 PAIRS = [
     *[pytest.param(case, {"layout": "qkv"}, id=f"{case.id}, qkv") for case in FUSED],
-    *[
-        pytest.param(case, {"layout": "separate", "names": names}, id=f"{case.id}, {names}")
-        for case in CASES
-        for names in NAMES
-    ],
+    *[pytest.param(case, {"layout": names}, id=f"{case.id}, {names}") for case in CASES for names in FAMILIES],
 ]
 
 
@@ -63,7 +58,7 @@ def test_every_rule_can_be_read_backwards(case, options):
     assert seen == set(arrays_of(layer))
     entry = ledger(item, {key: tensor.shape for key, tensor in tensors.items()})
     assert (entry.source, entry.padding, entry.identity) == (entry.target, 0, 0)
-    assert bool(entry.rescaled) == (options.get("names") == "t5" and case.key_dim > 1)
+    assert bool(entry.rescaled) == (options["layout"] == "t5" and case.key_dim > 1)
 
 
 @pytest.mark.parametrize(("case", "options"), PAIRS)
@@ -84,7 +79,7 @@ def test_every_damaged_tensor_is_caught(case, options):
     sizes=st.tuples(*[st.integers(1, 6)] * 6),
     output=st.lists(st.integers(1, 5), min_size=1, max_size=3),
     bias=st.booleans(),
-    names=st.sampled_from((*NAMES, None)),
+    names=st.sampled_from((*FAMILIES, None)),
 )
 def test_any_sizes_agree_with_the_formula(sizes, output, bias, names):
     heads, key_dim, value_dim, *widths = sizes
@@ -93,7 +88,7 @@ def test_any_sizes_agree_with_the_formula(sizes, output, bias, names):
     fields = ("num_heads", "key_dim", "value_dim", "query_features", "key_features", "value_features")
     facts = dict(zip(fields, (heads, key_dim, value_dim, *widths), strict=True))
     layer = make_layer(LayerCase(id="", output_shape=tuple(output), use_bias=bias, **facts), dtype="float64")
-    options = {"layout": "separate", "names": names} if names else {"layout": "qkv"}
+    options = {"layout": names} if names else {"layout": "qkv"}
     (item,) = mha_convert.plan([layer], prefix="", **options).layers
     module = module_in_float64(item.module, tensors_of(layer, prefix="", **options))
     arrays = arrays_of(layer)
@@ -149,7 +144,7 @@ class SeparateSelfAttention(nn.Module):
         return self.project((weights @ v).transpose(1, 2).flatten(2), out)
 
 
-FAMILIES = {
+KEYS = {
     "bart": ("q_proj", "k_proj", "v_proj", "out_proj"),
     "llama": ("q_proj", "k_proj", "v_proj", "o_proj"),
     "bert": ("self.query", "self.key", "self.value", "output.dense"),
@@ -159,30 +154,28 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("names", FAMILIES)
+@pytest.mark.parametrize("names", KEYS)
 def test_the_families_names_and_their_scale(names):
     layer = make_layer(case("", 4, 3, use_bias=names != "t5"), dtype="float64")
-    tensors = tensors_of(layer, layout="separate", names=names, prefix="")
+    tensors = tensors_of(layer, layout=names, prefix="")
     kinds = ("weight",) if names == "t5" else ("weight", "bias")
-    assert list(tensors) == [f"{place}.{kind}" for place in FAMILIES[names] for kind in kinds]
-    module = SeparateSelfAttention(tensors, FAMILIES[names], 4, 1.0 if names == "t5" else 3**-0.5)
+    assert list(tensors) == [f"{place}.{kind}" for place in KEYS[names] for kind in kinds]
+    module = SeparateSelfAttention(tensors, KEYS[names], 4, 1.0 if names == "t5" else 3**-0.5)
     x = np.random.default_rng(1).standard_normal((2, 5, 8))
     expected = attention(arrays_of(layer), Inputs(query=x, key=x, value=x)).output
     np.testing.assert_allclose(module(torch.from_numpy(x)), expected, rtol=0, atol=1e-12)
 
 
 def test_every_family_is_tested_and_offered():
-    from mha_convert import cli
+    from mha_convert.options import Layout
 
-    assert tuple(FAMILIES) == NAMES
-    words = typing.get_args(cli.Names)[0]
-    assert typing.get_args(typing.get_args(words)[0]) == NAMES
-    assert typing.get_args(typing.get_args(cli.LayoutName)[0]) == tuple(layout.NAME for layout in LAYOUTS)
+    assert set(KEYS) == set(FAMILIES) < set(typing.get_args(Layout))
+    assert typing.get_args(Layout) == tuple(layout.NAME for layout in LAYOUTS)
 
 
-@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("names", FAMILIES)
 def test_a_factor_that_is_one_rounds_nothing(names):
-    plan = mha_convert.plan([make_layer(case("", 4, 1))], layout="separate", names=names)
+    plan = mha_convert.plan([make_layer(case("", 4, 1))], layout=names)
     tensors = {tensor.key: as_tensor(tensor.read()) for tensor in mha_convert.convert(plan)}
     assert not any(tensor.rounded for tensor in verify(plan, in_memory(tensors)).stored)
 
@@ -202,23 +195,12 @@ def test_what_one_fused_weight_cannot_hold(case, fact):
     mha_convert.plan([make_layer(case)], layout="linear")
 
 
-def test_names_belong_to_layout_separate():
-    layers = [make_layer(CASES[0])]
-    with pytest.raises(
-        mha_convert.LayoutError,
-        match=r"^Names 'bert': layout 'linear' has its own, only 'separate' has a choice. Give --layout separate, or leave --names out.$",
-    ):
-        mha_convert.plan(layers, layout="linear", names="bert")
-    with pytest.raises(
-        mha_convert.LayoutError,
-        match=r"^No names 'gpt'. Choose one of: bart, llama, bert, vit, distilbert, t5.$",
-    ):
-        mha_convert.plan(layers, layout="separate", names="gpt")
-    assert mha_convert.plan(layers, layout="separate").names == separate.DEFAULT == "bart"
-    assert mha_convert.plan(layers, layout="linear").names is None
+def test_a_family_that_there_is_not_is_refused_with_those_that_there_are():
+    with pytest.raises(mha_convert.LayoutError, match=r"^There is no layout 'gpt'. Choose one of: mha, .*, bart, t5.$"):
+        mha_convert.plan([make_layer(CASES[0])], layout="gpt")
 
 
-@pytest.mark.parametrize("options", [{"layout": "qkv"}, *[{"layout": "separate", "names": name} for name in NAMES]])
+@pytest.mark.parametrize("options", [{"layout": "qkv"}, *[{"layout": name} for name in FAMILIES]])
 def test_modules_are_copied_compiled_and_exported(options):
     layer = make_layer(case("", 4, 3))
     (item,) = mha_convert.plan([layer], prefix="", **options).layers
@@ -234,14 +216,14 @@ def test_modules_are_copied_compiled_and_exported(options):
         module.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize("options", [{"layout": "qkv"}, {"layout": "separate", "names": "t5"}])
+@pytest.mark.parametrize("options", [{"layout": "qkv"}, {"layout": "t5"}])
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
 def test_a_file_is_converted_verified_and_loaded(samples, tmp_path, options, suffix):
     source, target = samples / "six_heads.keras", tmp_path / f"x{suffix}"
     assert mha_convert.convert_file(source, target, **options).proven
     assert mha_convert.verify_file(source, target).proven
     description = json.loads(mha_convert.open_target(target).description)
-    assert (description["layout"], description["names"]) == (options["layout"], options.get("names"))
+    assert description["layout"] == options["layout"]
     module = mha_convert.load_modules(target)["attention"]
     linear = tmp_path / "linear.pt"
     mha_convert.convert_file(source, linear, layout="linear")
@@ -257,7 +239,7 @@ def test_a_file_is_converted_verified_and_loaded(samples, tmp_path, options, suf
 def test_a_description_with_impossible_names_is_a_read_error(samples, tmp_path, names):
     from mha_convert.targets import writer_for
 
-    plan = mha_convert.plan(mha_convert.find_layers(mha_convert.read(samples / "textbook.keras")), layout="separate")
+    plan = mha_convert.plan(mha_convert.find_layers(mha_convert.read(samples / "textbook.keras")), layout="bert")
     description = json.loads(mha_convert.describe_plan(plan, mha_convert.read(samples / "textbook.keras")))
     description["layers"][0]["arguments"]["names"] = names
     target = tmp_path / "x.safetensors"

@@ -43,7 +43,7 @@ def test_bert():
     config = eager(transformers, "BertConfig", hidden_size=8, num_attention_heads=4)
     norm = ("output.LayerNorm.weight", "output.LayerNorm.bias")
     call = lambda module, x: module.output.dense(module.self(x)[0])  # noqa: E731
-    compare(BertAttention(config), SQUARE, call, norm, layout="separate", names="bert")
+    compare(BertAttention(config), SQUARE, call, norm, layout="bert")
 
 
 def test_bart_and_whisper():
@@ -52,9 +52,9 @@ def test_bart_and_whisper():
     from transformers.models.whisper.modeling_whisper import WhisperAttention
 
     bart = BartAttention(8, 4, config=eager(transformers, "BartConfig"))
-    compare(bart, SQUARE, first, layout="separate", names="bart")
+    compare(bart, SQUARE, first, layout="bart")
     whisper = WhisperAttention(8, 4, config=eager(transformers, "WhisperConfig"))
-    compare(whisper, SQUARE, first, unexpected=("k_proj.bias",), layout="separate", names="bart")
+    compare(whisper, SQUARE, first, unexpected=("k_proj.bias",), layout="bart")
 
 
 def test_clip_and_distilbert():
@@ -63,10 +63,10 @@ def test_clip_and_distilbert():
     from transformers.models.distilbert import modeling_distilbert
 
     clip = CLIPAttention(eager(transformers, "CLIPVisionConfig", hidden_size=8, num_attention_heads=4))
-    compare(clip, SQUARE, first, layout="separate", names="bart")
+    compare(clip, SQUARE, first, layout="bart")
     config = eager(transformers, "DistilBertConfig", dim=8, n_heads=4)
     module = getattr(modeling_distilbert, "DistilBertSelfAttention")(config)  # noqa: B009 - of transformers 5
-    compare(module, SQUARE, first, layout="separate", names="distilbert")
+    compare(module, SQUARE, first, layout="distilbert")
 
 
 def test_t5_and_llama():
@@ -75,11 +75,11 @@ def test_t5_and_llama():
     from transformers.models.t5.modeling_t5 import T5Attention
 
     t5 = T5Attention(transformers.T5Config(d_model=8, d_kv=3, num_heads=4), has_relative_attention_bias=False)
-    compare(t5, WIDE, first, layout="separate", names="t5")
+    compare(t5, WIDE, first, layout="t5")
     sizes = {"hidden_size": 8, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 3}
     llama = LlamaAttention(eager(transformers, "LlamaConfig", **sizes), 0)
     no_rotation = torch.ones(1, 5, 3, dtype=torch.float64), torch.zeros(1, 5, 3, dtype=torch.float64)
-    compare(llama, WIDE, lambda module, x: module(x, no_rotation, None)[0], layout="separate", names="llama")
+    compare(llama, WIDE, lambda module, x: module(x, no_rotation, None)[0], layout="llama")
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -14,12 +14,12 @@ from mha_convert.targets.loading import build_module
 from mha_convert.targets.torch_file import as_tensor
 from mha_convert.verification.formulas.multi_head_attention import Inputs, attention
 
-LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
+LAYOUTS = ["mha", "padded", "linear"]
 BATCH, QUERY, KEY = 2, 5, 7
 
 
-def module_of(layer, layout="mha", placement="projected"):
-    plan = mha_convert.plan([layer], layout=layout, placement=placement, prefix="")
+def module_of(layer, layout="mha"):
+    plan = mha_convert.plan([layer], layout=layout, prefix="")
     return build_module(plan.layers[0].module, {t.key: as_tensor(t.read()) for t in mha_convert.convert(plan)})
 
 
@@ -107,7 +107,7 @@ def test_a_layer_without_projections_is_the_stock_class_itself():
 def test_the_users_own_plain_module_takes_drop_in_keys():
     """A plain nn.MultiheadAttention(width, heads), made by the user, no class of ours."""
     case = next(case for case in CASES if case.id == "narrow: heads * key_dim < width")
-    plan = mha_convert.plan([make_layer(case, dtype="float64")], placement="drop-in", prefix="")
+    plan = mha_convert.plan([make_layer(case, dtype="float64")], layout="padded", prefix="")
     mine = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
     mine.load_state_dict({t.key: as_tensor(t.read()) for t in mha_convert.convert(plan)}, strict=True)
     query, key, value = inputs_for(case)
@@ -153,7 +153,7 @@ def keras_rule(attention_mask, query_mask, value_mask, key_mask, causal):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_masks_give_keras_result_in_rows_without_keys_too(layout, dtype):
-    case = next(case for case in CASES if case.id == "value larger, fits drop-in")
+    case = next(case for case in CASES if case.id == "value larger, fits padded")
     layer = make_layer(case, dtype="float64")
     module = module_of(layer, *layout).to(dtype)
     query, key, value = inputs_for(case)
@@ -241,7 +241,7 @@ def test_modules_train(layout, case):
 @pytest.mark.parametrize("needed", [True, False])
 def test_dropout_is_the_layers_and_only_while_training(needed):
     for layout in LAYOUTS:
-        case = next(case for case in CASES if case.id == "value larger, fits drop-in")
+        case = next(case for case in CASES if case.id == "value larger, fits padded")
         module = module_of(make_layer(case, dropout=0.5), *layout)
         inputs = inputs_for(case, torch.float32)
         first, second = (module(*inputs, need_weights=needed)[0] for _ in range(2))

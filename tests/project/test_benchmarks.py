@@ -51,7 +51,7 @@ def test_every_way_and_module_is_measured(quick):
     for name in WAYS[1:]:
         assert row["ways"][name]["anonymous_bytes"] > row["bare_interpreter"]["anonymous"] > 0
     assert [one["mode"] for one in found["forward"]] == ["mask: none", "mask: causal", "mask: padding", "training"]
-    modules = {"layout linear", "layout separate", "layout qkv", "layout mha, projected", "nn.MultiheadAttention"}
+    modules = {"layout linear", "layout bert", "layout qkv", "layout mha", "nn.MultiheadAttention"}
     for one in found["forward"]:
         assert modules <= set(one["times_plain"])
         assert min(one["times_plain"].values()) > 0 and one["plain_seconds"] > 0

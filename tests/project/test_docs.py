@@ -210,7 +210,7 @@ def test_the_json_keys_are_described(samples):
             [*run, "inspect", samples / "translator.h5", "--json"], capture_output=True, text=True, check=True
         ).stdout
     )
-    for key in [*inspected, *inspected["layers"][0], *inspected["layers"][0]["placements"]["projected"]]:
+    for key in [*inspected, *inspected["layers"][0], *inspected["layers"][0]["layouts"]["mha"]]:
         assert f"`{key}`" in text, key
 
 

@@ -77,20 +77,17 @@ def extended(folder: Path) -> Path:
         ("layouts", "key_value", "LAYOUTS"),
     ):
         add(package, part, name, (EXAMPLES / part / f"{name}.py").read_text(), table)
-    add(package, "writers", "numpy_file", page_writer(), "WRITERS")
+    add(package, "targets", "numpy_file", page_writer(), "WRITERS")
     with (package / "modules.py").open("a") as file:
         _, definition, text = (EXAMPLES / "modules.py").read_text().partition("\nclass ")
         file.write(f"\n{definition}{text}")
-    edit(package, "cli.py", 'Layout = Literal["mha", ', 'Layout = Literal["key-value", "mha", ')
+    edit(package, "options.py", 'Layout = Literal["mha", ', 'Layout = Literal["key-value", "mha", ')
     return package
 
 
 def also(package: Path) -> None:
     """The lines that the page calls *Also*."""
-    edit(package, "words/inspection.py", "FORMATS = {", 'FORMATS = {\n    "numpy-archive": "NumPy archive",')
-    edit(package, "pipeline.py", "KERAS_SUFFIXES = (", 'KERAS_SUFFIXES = (".npz", ')
-    edit(package, "batch/sources.py", "SUFFIXES = (", 'SUFFIXES = (".npz", ')
-    edit(package, "cli.py", 'Literal["safetensors", "pt"]', 'Literal["safetensors", "pt", "npz"]')
+    edit(package, "options.py", 'Literal["safetensors", "pt"]', 'Literal["safetensors", "pt", "npz"]')
     edit(package, "words/multi_head_attention.py", "LINEARS = {", 'LINEARS = {\n    "key-value": "three nn.Linear",')
 
 
@@ -125,7 +122,7 @@ def verbs(folder: Path, *commands: list[str]) -> tuple[str, list[list[str]]]:
 COMMANDS = {
     "inspect": ["inspect", "model.npz"],
     "json": ["inspect", "model.npz", "--json"],
-    "keys": ["convert", "model.npz", "--list-keys", "--layout", "key-value"],
+    "keys": ["keys", "model.npz", "--layout", "key-value"],
     "explain": ["explain", "model.npz", "--layout", "key-value"],
     "convert": ["convert", "model.npz", "out.npz", "--layout", "key-value"],
     "verify": ["verify", "model.npz", "out.npz"],
@@ -162,8 +159,8 @@ def test_every_verb_takes_the_new_parts(used):
 
 
 def test_inspect_shows_the_new_format_and_layer(used):
-    _, complete, results = used
-    assert results["inspect"][0].startswith(f"model.npz: {'NumPy archive' if complete else 'numpy-archive'}\n")
+    _, _, results = used
+    assert results["inspect"][0].startswith("model.npz: NumPy archive\n")
     document = json.loads(results["json"][0])
     assert document["format"] == "numpy-archive" and document["not_converted"] == []
     assert {layer["name"]: (layer["kind"], layer["num_heads"]) for layer in document["layers"]} == {
@@ -211,7 +208,7 @@ def test_a_changed_target_is_refused(used):
 def test_no_layout_is_unknown_to_explain(samples):
     """Point 15 of issue 12: a new layout crashed ``explain``; one with padded heads was called nn.MultiheadAttention."""
     (item,) = plan(find_layers(read(samples / "six_heads.keras")), prefix="").layers
-    item = replace(item, placement="new", module=replace(item.module, class_name="New"))
+    item = replace(item, layout="new", module=replace(item.module, class_name="New"))
     text = explanation([item], "'x.keras'")
     assert "In PyTorch (layout new): New(embed_dim=24, " in text and "--layout new" in text
     assert OF_KIND[item.layer.kind].module_call(item) == "New(6, 4, 4)"

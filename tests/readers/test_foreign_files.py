@@ -87,7 +87,7 @@ def test_slots_of_a_genuine_checkpoint_are_the_optimizers(made):
 
 
 @pytest.mark.parametrize("name", ["rank2", "rank3"])
-@pytest.mark.parametrize("layout", ["mha", "linear", "qkv", "separate"])
+@pytest.mark.parametrize("layout", ["mha", "linear", "qkv", "bart"])
 def test_attention_over_the_batch_is_explained_by_its_own_cause(made, tmp_path, name, layout):
     """Point 14 of issue 12: 0 is no negative axis, and saving again changes nothing."""
     with pytest.raises(LayoutError) as error:

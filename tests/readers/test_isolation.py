@@ -16,9 +16,9 @@ import pytest
 
 from mha_convert import read
 from mha_convert.errors import ReadError
+from mha_convert.files.hdf5 import process
 from mha_convert.files.limits import RAISE, STRANGER, TRUSTED, limits, trusting
 from mha_convert.readers.hdf5 import image as _hdf5
-from mha_convert.readers.hdf5 import process
 from mha_convert.readers.hdf5.image import Hdf5Image
 
 
@@ -85,7 +85,7 @@ def test_the_process_cannot_open_files(tmp_path):
 import io, os, sys
 import h5py
 import numpy as np
-from mha_convert.readers.hdf5 import worker
+from mha_convert.files.hdf5 import worker
 secret = {str(tmp_path / "secret.bin")!r}
 np.ones(4, "f4").tofile(secret)
 with h5py.File({str(tmp_path / "x.h5")!r}, "w") as file:

@@ -411,7 +411,10 @@ def test_checksums_are_those_of_the_standard():
 def test_inspect_shows_what_a_checkpoint_cannot_tell(checkpoint, saved_model):
     from mha_convert.words.inspection import inspection_as_json
 
-    documents = [inspection_as_json(c, survey(c)) for c in map(mha_convert.read, (checkpoint, saved_model))]
+    documents = [
+        inspection_as_json(mha_convert.Inspection(c, survey(c)))
+        for c in map(mha_convert.read, (checkpoint, saved_model))
+    ]
     assert documents[0]["unknown"] == ["keras_version", "backend", "config"]
     assert documents[1]["unknown"] == []
     assert (documents[1]["keras_version"], documents[1]["backend"]) == ("2.15", "tensorflow")

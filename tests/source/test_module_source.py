@@ -18,8 +18,8 @@ TARGETS = [
     ("six_heads.keras", {}),
     ("six_heads.keras", {"layout": "linear"}),
     ("six_heads.keras", {"layout": "qkv"}),
-    ("six_heads.keras", {"layout": "separate", "names": "bert", "prefix": "encoder.layer.0.attention"}),
-    ("textbook.keras", {"layout": "separate", "names": "t5", "prefix": ""}),
+    ("six_heads.keras", {"layout": "bert", "prefix": "encoder.layer.0.attention"}),
+    ("textbook.keras", {"layout": "t5", "prefix": ""}),
     ("textbook.keras", {}),
     ("textbook.keras", {"prefix": ""}),
     ("translator.h5", {"layout": "linear"}),
@@ -105,7 +105,7 @@ def test_a_layer_whose_key_lies_in_anothers(fresh_models, tmp_path):
 
 def test_target_and_source_cannot_be_one_file(samples, tmp_path):
     target = tmp_path / "x.pt"
-    with pytest.raises(mha_convert.WriteError, match="is no name of a Python module"):
+    with pytest.raises(mha_convert.WriteError, match="is not a name that Python can import"):
         mha_convert.convert_file(samples / "textbook.keras", target, module=target)
     assert not list(tmp_path.iterdir())
 
@@ -141,7 +141,7 @@ def written(name, options):
     return plan, module_source(plan, f"{name}.keras", f"{name}.safetensors")
 
 
-@pytest.mark.parametrize("options", [{}, {"prefix": ""}, {"layout": "separate", "names": "bert"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"prefix": ""}, {"layout": "bert"}], ids=str)
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_a_strangers_text_is_text_in_the_source(name, options, tmp_path, monkeypatch):
     """Point 1 of issue 12: names of sources, targets, layers and keys are strings of the source and nothing else."""

@@ -72,7 +72,7 @@ def case(source: str, folder: Path, target: str) -> dict:
     found["written"] = sorted(path.name for path in folder.iterdir())
     accepted = found["convert"]["code"] == 0
     found["verify"] = {} if accepted else verb(["verify", source, target])  # the proof needs torch: not in this process
-    from mha_convert.readers.hdf5 import process
+    from mha_convert.files.hdf5 import process
 
     process._worker.stop()
     own, worker = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)

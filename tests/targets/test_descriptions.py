@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import mha_convert
 from mha_convert.modules import NamedMultiheadAttention
+from mha_convert.records.plan import STOCK
 from mha_convert.records.source import Checkpoint, Group
 from mha_convert.targets.metadata import differences
 from mha_convert.targets.module_arguments import ARGUMENTS
@@ -21,12 +22,12 @@ from mha_convert.targets.module_arguments import ARGUMENTS
 # Source, and options of conversion: every class of module, a renamed target, a bare one, one of hand-written rows.
 TARGETS = {
     "stock": ("textbook.keras", {}),
-    "projected": ("six_heads.keras", {}),
-    "drop-in": ("encoder.weights.h5", {"placement": "drop-in"}),
+    "mha": ("six_heads.keras", {}),
+    "padded": ("encoder.weights.h5", {"layout": "padded"}),
     "linear": ("translator.h5", {"layout": "linear"}),
     "qkv": ("six_heads.keras", {"layout": "qkv"}),
-    "separate": ("six_heads.keras", {"layout": "separate", "names": "bert"}),
-    "t5": ("six_heads.keras", {"layout": "separate", "names": "t5"}),
+    "bert": ("six_heads.keras", {"layout": "bert"}),
+    "t5": ("six_heads.keras", {"layout": "t5"}),
     "bare": ("textbook.keras", {"prefix": ""}),
     "renamed": ("six_heads.keras", {"renames": {"attention.**": "mine.{1}"}}),
     "half": ("six_heads.keras", {"dtype": "float16"}),
@@ -104,7 +105,7 @@ def without_meaning(path, description, other):
     if path[-2:] == ("keras", "class") and description["source"] == "encoder.weights.h5":
         return isinstance(other["layers"][path[1]]["keras"].get("class"), str)  # that file does not tell it
     # What was asked for, where another wish gives the very same: {"dtype": null} for float32 of float32 layers.
-    return path[0] in ("placement", "names", "dtype") and other["layers"] == description["layers"]
+    return path[0] in ("layout", "dtype") and other["layers"] == description["layers"]
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
@@ -268,7 +269,7 @@ def test_one_number_is_no_vector(tmp_path):
     """Point 6 of issue 12: PyTorch takes the first number of a vector for a scalar parameter."""
     arguments = {"use_scale": True, "score_mode": "dot", "dropout": 0.0}
     layer = {"name": "a", "prefix": "a.", "class": "DotProductAttention", "arguments": arguments}
-    facts = {"form": 1, "source": "x", "layout": "mha", "placement": "projected", "dtype": None, "layers": [layer]}
+    facts = {"form": 2, "source": "x", "layout": "mha", "dtype": None, "layers": [layer]}
     path = tmp_path / "x.safetensors"
     assert loaded({"a.scale": torch.tensor(2.0)}, facts, path)["a"].scale == 2
     refused({"a.scale": torch.tensor([2.0, 3.0])}, facts, path, r"'a.scale' has the shape \(2,\), expected \(\)")
@@ -294,7 +295,7 @@ def test_every_module_of_a_layout_has_its_row_of_arguments():
         for name, kind in vars(modules).items()
         if isinstance(kind, type) and kind.__module__ == modules.__name__ and name != "AttentionWithoutProjections"
     }
-    assert ARGUMENTS.keys() == own | {"MultiheadAttention"}
+    assert ARGUMENTS.keys() == own | set(STOCK)
 
 
 BOMBS = {

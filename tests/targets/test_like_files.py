@@ -168,8 +168,10 @@ def test_other_files_are_called_what_they_are(samples, tmp_path, form):
     """Point 13 of issue 12: never "Convert again", of which nothing gets better."""
     make, words = WRONG[form]
     (tmp_path / "model.pt").write_bytes(make())
-    for options in ((), ("--yes",)):
-        command = ("convert", samples / "textbook.keras", "x.pt", "--like", "model.pt", *options)
+    for command in (
+        ("match", samples / "textbook.keras", "model.pt"),
+        ("convert", samples / "textbook.keras", "x.pt", "--like", "model.pt"),
+    ):
         error = run(*command, cwd=tmp_path, code=1).stderr
         assert error.startswith(f"error: model.pt: {words}") and error.count("\n") == 1, error
         assert error.endswith(f"{SAVE}\n") and "onvert again" not in error
@@ -207,7 +209,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 def test_where_nothing_fits_the_exit_code_says_so(samples, tmp_path):
     """Point 13 of issue 12: proposing, as text and as JSON, and converting."""
     torch.save(nn.MultiheadAttention(6, 2).state_dict(), tmp_path / "model.pt")
-    command = ("convert", samples / "translator.h5", "x.pt", "--like", "model.pt")
+    command = ("match", samples / "translator.h5", "model.pt")
     proposal = run(*command, cwd=tmp_path, code=1, shown=True)
     assert "Without a place: layer 'self_attention'" in proposal.stdout
     assert proposal.stderr.startswith(
@@ -215,7 +217,8 @@ def test_where_nothing_fits_the_exit_code_says_so(samples, tmp_path):
     )
     document = json.loads(run(*command, "--json", cwd=tmp_path, code=1, shown=True).stdout)
     assert document["pairs"] == [] and document["notes"] == [] and len(document["layers_left"]) == 2
-    run(*command, "--yes", cwd=tmp_path, code=1)
+    convert = ("convert", samples / "translator.h5", "x.pt", "--like", "model.pt")
+    assert run(*convert, cwd=tmp_path, code=1).stderr == proposal.stderr
     torch.save({"model": nn.MultiheadAttention(16, 2).state_dict()}, tmp_path / "model.pt")
     text = run(*command, cwd=tmp_path).stdout  # one of two
     assert "Note: model.pt: its state_dict is the entry 'model' of the file." in text
@@ -245,7 +248,7 @@ def test_odd_tensors_are_neither_aligned_nor_loaded(samples, tmp_path, kind):
     with pytest.raises(
         mha_convert.ReadError, match=f"x.pt: 'own.in_proj_weight' in its attention is {kind}.*, expected"
     ):
-        mha_convert.align_file(source, path)
+        mha_convert.match_file(source, path)
     mha_convert.convert_file(source, path, overwrite=True)
     state = torch.load(path, weights_only=True)
     key = next(key for key in state if state[key].dim() == 2)

@@ -18,17 +18,17 @@ from mha_convert.targets import safetensors_file
 
 WIDE = case("wide enough for several blocks", 8, 64, 48, features=512)
 VARIANTS = [
-    ("mha", "projected", None),
-    ("mha", "drop-in", None),
-    ("linear", "projected", None),
-    ("linear", "projected", "bfloat16"),
-    ("qkv", "projected", "float16"),
-    ("separate", "projected", "float64"),
+    ("mha", None),
+    ("padded", None),
+    ("linear", None),
+    ("linear", "bfloat16"),
+    ("qkv", "float16"),
+    ("bart", "float64"),
 ]
 
 
-def tensors_of(layers, layout="mha", placement="projected", dtype=None):
-    return mha_convert.convert(mha_convert.plan(layers, layout=layout, placement=placement, dtype=dtype))
+def tensors_of(layers, layout="mha", dtype=None):
+    return mha_convert.convert(mha_convert.plan(layers, layout=layout, dtype=dtype))
 
 
 def peak_of(action) -> int:
@@ -41,9 +41,9 @@ def peak_of(action) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("layout", "placement", "dtype"), VARIANTS)
+@pytest.mark.parametrize(("layout", "dtype"), VARIANTS)
 @pytest.mark.parametrize("geometry", [*CASES[:6], WIDE], ids=ids)
-def test_blocks_are_the_tensor_whatever_their_size(geometry, layout, placement, dtype, monkeypatch):
+def test_blocks_are_the_tensor_whatever_their_size(geometry, layout, dtype, monkeypatch):
     """Blocks of one row are the same bytes as one block, and as the shape and dtype that were told before."""
     layer = make_layer(geometry)
     if layout == "qkv" and geometry.key_dim != geometry.value_dim:
@@ -52,7 +52,7 @@ def test_blocks_are_the_tensor_whatever_their_size(geometry, layout, placement, 
     for rows, size in ((1, 1), (64, 256 << 10), (10**6, 1 << 40)):
         monkeypatch.setattr(conversion, "ROWS", rows)
         monkeypatch.setattr(conversion, "BLOCK", size)
-        for tensor in tensors_of([layer], layout, placement, dtype):
+        for tensor in tensors_of([layer], layout, dtype):
             blocks = list(tensor.blocks())
             assert all(block.flags.c_contiguous and block.dtype.name == tensor.dtype for block in blocks)
             whole = tensor.read()

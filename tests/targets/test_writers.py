@@ -147,10 +147,9 @@ def test_a_description_that_names_another_class_is_refused(samples, tmp_path):
     plan = mha_convert.plan(mha_convert.find_layers(mha_convert.read(samples / "six_heads.keras")))
     evil = json.dumps(
         {
-            "form": 1,
+            "form": 2,
             "source": "x",
             "layout": "mha",
-            "placement": "projected",
             "dtype": None,
             "layers": [{"name": "a", "prefix": "", "class": "Linear", "arguments": {}}],
         }

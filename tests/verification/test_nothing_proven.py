@@ -13,7 +13,7 @@ MESSAGE = "Layers: an empty list, expected at least one name. Name one, or leave
 @pytest.mark.parametrize("names", [[], ()])
 def test_an_empty_list_of_layers_is_refused(samples, tmp_path, names):
     source = samples / "encoder.weights.h5"
-    for verb in (mha_convert.convert_file, mha_convert.align_file):
+    for verb in (mha_convert.convert_file, mha_convert.match_file):
         with pytest.raises(mha_convert.LayerError) as error:
             verb(source, tmp_path / "x.safetensors", layers=names)
         assert str(error.value) == MESSAGE

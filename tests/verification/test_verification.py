@@ -22,7 +22,7 @@ from mha_convert.verification.formulas.multi_head_attention import (
     rounding_effect,
 )
 
-LAYOUTS = [("mha", "projected"), ("mha", "drop-in"), ("linear", "projected")]
+LAYOUTS = ["mha", "padded", "linear"]
 
 
 def in_memory(tensors: dict[str, torch.Tensor]) -> Target:
@@ -36,9 +36,9 @@ def in_memory(tensors: dict[str, torch.Tensor]) -> Target:
     )
 
 
-def make(case, layout, placement, **options):
+def make(case, layout, **options):
     """A plan and its tensors."""
-    plan = mha_convert.plan([make_layer(case)], layout=layout, placement=placement, **options)
+    plan = mha_convert.plan([make_layer(case)], layout=layout, **options)
     return plan, {tensor.key: as_tensor(tensor.read()).clone() for tensor in mha_convert.convert(plan)}
 
 
@@ -78,10 +78,10 @@ DAMAGES = (one_element, last_bit, transposed, heads_permuted, negated, rows_swap
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
-@pytest.mark.parametrize(("layout", "placement"), LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_every_damaged_tensor_is_caught(case, layout, placement, damage):
-    plan, tensors = make(case, layout, placement)
+def test_every_damaged_tensor_is_caught(case, layout, damage):
+    plan, tensors = make(case, layout)
     verify(plan, in_memory(tensors))
     damaged_any = False
     for key, tensor in tensors.items():
@@ -99,7 +99,7 @@ def test_every_damaged_tensor_is_caught(case, layout, placement, damage):
     [("q_proj", "k_proj"), ("k_proj", "v_proj"), ("q_proj", "v_proj"), ("v_proj", "out_proj")],
 )
 def test_swapped_matrices_are_caught(first, second):
-    plan, tensors = make(CASES[0], "linear", "projected")
+    plan, tensors = make(CASES[0], "linear")
     swapped = dict(tensors)
     for kind in ("weight", "bias"):
         a, b = f"layer.{first}.{kind}", f"layer.{second}.{kind}"
@@ -129,7 +129,7 @@ def test_a_wrong_rule_is_caught_by_the_formula_alone(case, role, monkeypatch):
             honest(piece, item)[::-1].copy() if piece.source == f"{role}.kernel" else honest(piece, item)
         ),
     )
-    plan, tensors = make(case, "mha", "projected")
+    plan, tensors = make(case, "mha")
     with pytest.raises(VerificationError, match=r"of PyTorch \((float64|stored) weights\) and the Keras formula"):
         verify(plan, in_memory(tensors))
 
@@ -139,14 +139,14 @@ def test_a_forgotten_scale_is_caught(monkeypatch):
 
     monkeypatch.setattr(conversion, "is_rescaled", lambda piece: False)
     case = next(case for case in CASES if case.id == "value larger")
-    plan, tensors = make(case, "mha", "projected")
+    plan, tensors = make(case, "mha")
     with pytest.raises(VerificationError, match="the Keras formula"):
         verify(plan, in_memory(tensors))
 
 
 @pytest.mark.parametrize("change", ["missing", "surplus", "shape", "dtype"])
 def test_other_keys_shapes_and_dtypes_are_caught(change):
-    plan, tensors = make(CASES[0], "mha", "projected")
+    plan, tensors = make(CASES[0], "mha")
     key = "layer.in_proj_bias"
     if change == "missing":
         del tensors[key]

@@ -22,7 +22,7 @@ def test_explain_takes_every_golden_layer(layout):
             plans = explain_file(path, layout=layout)
         except MhaConvertError:
             continue  # refused; anything else fails here
-        for items in alike(plans):
+        for items in alike(plans.plans):
             text = explanation(items, f"'{path.name}'")
             for rule in items[0].rules:
                 assert rule.target in text, path
@@ -37,7 +37,7 @@ def test_gates_windows_and_shared_heads_are_in_the_formula():
         ("sliding", "sliding_window = 2 positions away"),
         ("gqa", "2 query heads in a row share one of the 2 heads of k and v"),
     ):
-        (item,) = explain_file(GOLDEN / "keras-3.15.1" / f"{name}.keras", layout="linear")
+        (item,) = explain_file(GOLDEN / "keras-3.15.1" / f"{name}.keras", layout="linear").plans
         assert words in explanation([item], "'x.keras'"), name
-    (item,) = explain_file(GOLDEN / "keras-3.15.1" / "square.keras", layout="linear")
+    (item,) = explain_file(GOLDEN / "keras-3.15.1" / "square.keras", layout="linear").plans
     assert not re.search("gate|window|share", explanation([item], "'x.keras'"))

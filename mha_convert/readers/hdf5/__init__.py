@@ -1,1 +1,1 @@
-"""HDF5, read in a process of its own: ``process`` is this end, ``worker`` and ``structure`` run in the other."""
+"""HDF5 as readers need it: a file as plain data, and compressed members that are inflated where they are read."""

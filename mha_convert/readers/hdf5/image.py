@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import ReadError, printable, reason
+from ...files.hdf5.process import ask, why_ended
 from ...files.limits import Limits, limits, way_on
 from ...files.locations import fetch, is_remote, open_binary, size_of
 from ...records.source import Array, Role, Variable
 from .deflated import Deflated
-from .process import ask, why_ended
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 STORED_AS = {"|V2": "bfloat16"}  # Keras writes bfloat16 as 2 opaque bytes; no other 2-byte opaque type is known.

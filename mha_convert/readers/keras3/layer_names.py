@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...records.source import LayerConfig
-from .model_config import Json, Version, child_layers, descendants, is_nameless, layer_config
+from .json_text import Json
+from .model_config import Version, child_layers, descendants, is_nameless, layer_config
 
 WEIGHTED_LAYERS_COUNT_TWICE = ((2, 12), (2, 14))  # "layer-N" and "layer_with_weights-N" were both enumerated
 SAVED_AS = {"GroupQueryAttention": "GroupedQueryAttention"}  # public name, and the class that names the group

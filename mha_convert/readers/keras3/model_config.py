@@ -1,100 +1,30 @@
 """What a model's JSON says of its layers: plain data in, ``LayerConfig`` out. Nothing is imported by name."""
 
-import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import ReadError, printable, reason
-from ...files.limits import TRUSTED, limits, way_on
-from ...files.small_files import read_small
+from ...errors import ReadError, printable
+from ...files.limits import TRUSTED, limits
 from ...records.source import Group, LayerConfig
 from ..keras_classes import is_own, module_of, registered_name
+from .json_text import Json, json_file, json_value, kind_of, mapping
 
-Json = Mapping[str, Any]
 Version = tuple[int, ...]
 ATTENTION_TAKES_MASKS = (2, 10)
 MODELS = ("Functional", "Model", "Sequential")
 ALWAYS_LIST_LAYERS = ("Functional", "Sequential")  # a class of a user's own may be called Model
 HOLD_WEIGHTS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")  # always; of four projections
-KERNELS = 4  # of attention
-FLOATS = ("float", "bfloat")
 MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
 
 
 def version_of(text: str | None) -> Version:
     """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
     return tuple(int(number) for number in re.findall(r"\d{1,9}", text or "")[:3])
-
-
-def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
-    """One JSON object out of ``text``; anything else is a ``ReadError``."""
-    document = json_value(text, f"{source}: {member}", "Save the model again")
-    if not isinstance(document, dict):
-        raise ReadError(f"{source}: {member} holds {kind_of(document)}, not an object. Save the model again.")
-    return document
-
-
-def json_value(text: str | bytes, subject: str, next_step: str) -> Any:
-    """Any JSON value, in UTF-8 as Keras writes it, without two values for one name, and not too deep."""
-    too_deep = f"{subject} is nested more than {limits().json_depth} deep. {way_on()}."
-    try:
-        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), object_pairs_hook=unambiguous)
-    except RecursionError as error:
-        raise ReadError(too_deep) from error
-    except UnicodeDecodeError as error:
-        raise ReadError(f"{subject} is not UTF-8 text from byte {error.start} on. {next_step}.") from error
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise ReadError(f"{subject} is not valid JSON from {where} on. {next_step}.") from error
-    except AmbiguousError as error:
-        raise ReadError(f"{subject} is not valid JSON: {error}. {next_step}.") from error
-    except ValueError as error:
-        raise ReadError(f"{subject} holds a number with more digits than any size has. {next_step}.") from error
-    if depth_of(value, limits().json_depth) > limits().json_depth:
-        raise ReadError(too_deep)
-    return value
-
-
-class AmbiguousError(ValueError):
-    """An object in JSON with two values for one name."""
-
-
-def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """One JSON object; ``AmbiguousError`` where a name stands in it twice, as readers take different ones."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        name, times = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise AmbiguousError(f"an object has '{printable(name, 40)}' {times} times")
-    return found
-
-
-def kind_of(value: Any) -> str:
-    """What JSON calls a value."""
-    kinds = {type(None): "null", bool: "a truth value", str: "a text", list: "a list", dict: "an object"}
-    return kinds.get(type(value), "a number")
-
-
-def depth_of(value: Any, most: int) -> int:
-    """Objects and lists in one another; counted no further than just beyond ``most``."""
-    depth, level = 0, [value]
-    while level and depth <= most:
-        inner = [item for item in level if isinstance(item, (dict, list))]
-        level = [part for item in inner for part in (item.values() if isinstance(item, dict) else item)]
-        depth += bool(inner)
-    return depth
-
-
-def json_file(path: Path) -> bytes:
-    """The content of a file of JSON, bounded."""
-    try:
-        return read_small(path, limits().json, "JSON", way_on())
-    except OSError as error:
-        raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
 
 
 def read_architecture(path: Path) -> Json:
@@ -193,107 +123,6 @@ def malformed(source: object, fact: str) -> ReadError:
     return ReadError(f"{source}: its configuration is malformed: {fact}. Save the model again.")
 
 
-def check_units(root: Group, source: object) -> None:
-    """``Dense`` layers have the arrays that their configuration says; else one of the two is another model's."""
-    for group in root.walk():
-        if group.config is None or group.config.class_name != "Dense" or group.config.is_own:
-            continue
-        if "units" not in group.config.settings:
-            continue
-        units = group.config.settings["units"]
-        kernel = next((group.variables[key] for key in ("0", "kernel") if key in group.variables), None)
-        if type(units) is not int or units < 1:
-            raise malformed(source, f"units of layer '{printable(group.name)}' is {printable(units, 40)}")
-        if kernel and len(kernel.shape) == 2 and kernel.dtype.startswith(FLOATS) and kernel.shape[1] != units:
-            raise malformed(
-                source, f"layer '{printable(group.name)}' has {units} units there, its kernel has {kernel.shape[1]}"
-            )
-
-
-def refuse_architecture(architecture: Json | None, path: Path) -> None:
-    """A file with a configuration of its own needs no second one."""
-    if architecture is not None:
-        raise ReadError(f"{path}: has its own configuration, another one would contradict it. Leave --config out.")
-
-
-def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: bool = True) -> None:
-    """A separate architecture must know the file's layers.
-
-    Args:
-        root: the file's tree, with the architecture's configurations.
-        architecture: None where there is none.
-        path: the file.
-        by_name: whether the file names every layer; else one that fits is enough.
-    """
-    if architecture is None:
-        return
-    named = next((group for group in root.walk() if group.config and group.config.is_model), root)
-    layers = [group for group in named.children.values() if any(inner.variables for inner in group.walk())]
-    strangers = [group.name for group in layers if group.config is None]
-    if strangers and (by_name or len(strangers) == len(layers)):
-        if not child_layers(architecture):
-            raise ReadError(
-                f"{path}: the given architecture lists no layers: a model of a class of its own does not describe "
-                "its insides, so it tells nothing here. Leave --config out."
-            )
-        known = ", ".join(f"'{printable(layer_config(entry).name)}'" for entry in child_layers(architecture)[:6])
-        raise ReadError(
-            f"{path}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
-            f"(it has {known}). It is another model's; give this model's."
-        )
-
-
-def check_names_all(model: Json, strangers: Sequence[str], source: object) -> None:
-    """A file's own configuration lists every layer whose weights the file holds; what it says of one must not be lost.
-
-    Args:
-        model: the model's JSON; one that lists no layers tells nothing.
-        strangers: what the layers with weights are called that it does not list.
-        source: the file.
-    """
-    if strangers and child_layers(model):
-        known = ", ".join(f"'{printable(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
-        raise ReadError(
-            f"{source}: holds layer '{printable(strangers[0])}', which its configuration does not name "
-            f"(it has {known}). The file was changed or put together from two models; save the model again."
-        )
-
-
-def check_holds_attention(
-    root: Group, model: Json, source: object, *, may_be_unnamed: bool = False, repeats_shared_layers: bool = False
-) -> None:
-    """Attention that the configuration names is in the file; layers that two models share are there once.
-
-    Args:
-        root: what the file holds.
-        model: the model's JSON.
-        source: the file.
-        may_be_unnamed: whether some layers may lie in groups that no entry of the JSON was found for.
-        repeats_shared_layers: whether shared layers are there as often as the JSON names them.
-    """
-    layers = [group for group in root.walk() if not (group.config and group.config.is_model)]
-    held = [f"/{group.name}" for group in layers if any(part.variables for part in group.walk())]
-    missing = set()
-    for place, entry in descendants(model):
-        layer, last = layer_config(entry), f"/{layer_config(entry).name}"
-        if layer.class_name in HOLD_WEIGHTS and not layer.is_own:
-            is_exact = repeats_shared_layers and len(place) == 1
-            is_held = last in held if is_exact else any(name.endswith(last) for name in held)
-            missing |= set() if is_held else {layer.name}
-    if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
-        first = printable(min(missing))
-        raise ReadError(
-            f"{source}: its configuration names the attention layer '{first}', of which it holds no weights. "
-            "The file was changed or put together from two models; save the model again."
-        )
-
-
-def unnamed_attention(root: Group) -> int:
-    """At most so many groups without an entry are attention: one has four kernels."""
-    arrays = [sum(len(part.variables) for part in group.walk()) for group in root.walk() if group.config is None]
-    return sum(count >= KERNELS for count in arrays)
-
-
 def has_no_weights(entry: Json) -> bool:
     """Whether it is ``keras.layers.Attention`` or ``AdditiveAttention`` without a scale, which stores nothing."""
     settings = mapping(entry.get("config"))
@@ -310,11 +139,6 @@ def with_weightless_attention(root: Group, model: Json) -> Group:
         if has_no_weights(entry) and (name := "/".join(place)) not in known
     }
     return replace(root, children={**root.children, **missing})
-
-
-def mapping(value: Any) -> Json:
-    """``value`` where it is an object, an empty one where it is anything else."""
-    return value if isinstance(value, dict) else {}
 
 
 def child_layers(config: Json) -> list[Json]:

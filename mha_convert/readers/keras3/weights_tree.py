@@ -16,6 +16,8 @@ from ...records.source import Checkpoint, Group, LayerConfig, Role, Variable
 from ..hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
 from ..order import CONTAINERS, labelled_otherwise, refuse_or_tell
 from ..tree import Node
+from .consistency import check_fits, check_holds_attention, check_names_all, check_units
+from .json_text import Json
 from .layer_names import (
     VISITED_LAYERS_DO_NOT_COUNT,
     WEIGHTED_LAYERS_COUNT_TWICE,
@@ -25,18 +27,7 @@ from .layer_names import (
     unequal_counts,
 )
 from .losses import lost_by_optimizer
-from .model_config import (
-    Json,
-    Version,
-    check_fits,
-    check_holds_attention,
-    check_names_all,
-    check_units,
-    child_layers,
-    hidden_masks,
-    layer_config,
-    version_of,
-)
+from .model_config import Version, child_layers, hidden_masks, layer_config, version_of
 
 OWN = "vars"  # a layer's own variables
 NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}

@@ -237,6 +237,11 @@ def entry(content: bytes, index: Path, key: str) -> Entry:
     )
 
 
+def has_index(prefix: Path) -> bool:
+    """Whether ``prefix`` is what a checkpoint's files begin with."""
+    return bool(prefix.name) and is_file(prefix.with_name(prefix.name + INDEX_END))
+
+
 def is_table(path: Path) -> bool:
     """Whether the file ends as an index does."""
     if not is_file(path) or (size := size_of(path)) < FOOTER_SIZE:

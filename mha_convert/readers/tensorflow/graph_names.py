@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...records.source import Group
-from ..keras3.model_config import Json, child_layers, has_no_weights, layer_config
+from ..keras3.json_text import Json
+from ..keras3.model_config import child_layers, has_no_weights, layer_config
 from ..tree import Node
 from .listed_variables import Names
 from .object_graph import CONTAINERS, Arrangement

@@ -26,12 +26,12 @@ RULES = (
 )
 
 
-def lay_out(layer: AttentionLayer, placement: str, prefix: str) -> LayerPlan:
-    """The layer's rules and module; ``placement`` makes no difference here."""
+def lay_out(layer: AttentionLayer, prefix: str) -> LayerPlan:
+    """The layer's rules and module."""
     return LayerPlan(
         layer=layer,
         prefix=prefix,
-        placement=NAME,
+        layout=NAME,
         rules=tuple(rule for rule in RULES if layer.use_bias or not rule.target.endswith("bias")),
         module=ModuleSpec(
             class_name="KeyValueMultiheadAttention",

@@ -1,5 +1,6 @@
 """``.npz``: weights by their paths, ``encoder/attn/query_dense/kernel``. An example of docs/extending.md."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -10,21 +11,23 @@ from ..errors import ReadError, printable
 from ..files.limits import limits
 from ..files.locations import open_binary
 from ..records.source import Array, Checkpoint, Group, Variable
-from .keras3.model_config import Json, refuse_architecture
+from .keras3.consistency import refuse_architecture
+from .keras3.json_text import Json
+from .probe import Probe
 
-FORMAT, END = "numpy-archive", ".npy"
+FORMAT, TITLE, END = "numpy-archive", "NumPy archive", ".npy"
+SUFFIXES, FOLDERS, BESIDE = (".npz",), (), ""
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def accepts(head: bytes, path: Path) -> bool:
+def parts(names: Collection[str]) -> frozenset[str]:
+    """None: an archive is a model by itself."""
+    return frozenset()
+
+
+def accepts(probe: Probe) -> bool:
     """A zip of arrays that are called like Keras' sub-layers."""
-    if not head.startswith(b"PK\x03\x04"):
-        return False
-    try:
-        with open_binary(path) as file, ZipFile(file) as archive:
-            names = archive.namelist()
-    except BadZipFile:
-        return False
+    names = probe.members or ()
     return all(name.endswith(END) for name in names) and any("/query_dense/" in name for name in names)
 
 

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from typing import IO, Any
 
 from ...errors import ReadError
-from ...files.child import python
+from ..child import python
 from .messages import receive, send
 
 Fetch = Callable[[int, int], bytes]
@@ -23,7 +23,7 @@ MOST = 1 << 30  # bytes of an answer's JSON
 SILENCE = 60.0  # seconds by the clock that a busy machine may add to those of a processor
 LOOK_AGAIN = 1.0  # second
 SILENT = 1 << 16  # no return code
-MODULE = "mha_convert.readers.hdf5.worker"
+MODULE = "mha_convert.files.hdf5.worker"
 NO_PLUGINS = "::"
 NOT_OURS = ("HDF5_", "PYTHON")
 
