@@ -8,7 +8,7 @@ import sys
 
 import fsspec
 import pytest
-from test_remote import run_cli
+from command_line import run_cli
 
 import mha_convert
 

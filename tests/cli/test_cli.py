@@ -8,34 +8,13 @@ import sys
 
 import pytest
 import torch
+from command_line import run
 from safetensors.torch import load_file
 
 import mha_convert
 from mha_convert.words.inspection import cost_note
 
 VERBS = ("inspect", "convert", "verify", "explain")
-
-
-def run(*arguments, cwd=None, code=0, shown=False, **environment):
-    """Run the command; check its exit code, and that no error is a traceback or more than a line.
-
-    ``shown`` says that something is printed before the error.
-    """
-    result = subprocess.run(
-        [sys.executable, "-m", "mha_convert", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=os.environ | {"COLUMNS": "120"} | environment,
-    )
-    assert result.returncode == code, result.stderr
-    assert "Traceback" not in result.stderr
-    if code == 1:
-        assert bool(result.stdout) == shown
-        assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
-    return result
 
 
 def test_version_and_help():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from faults import finish, group_is_gone, names, one_line, prepared, run, start, wait_for
-from test_streaming import hdf5_model as weights
+from hdf5_weights import hdf5_model as weights
 
 import mha_convert
 from mha_convert.errors import ReadError, WriteError

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from command_line import run
 from environment import SUPPORT
 from normalization_models import FORMS, REFUSED
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from test_cli import run
 
 import mha_convert
 from mha_convert.layers import survey

@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from damages import in_memory
 from layer_cases import CASES, make_layer
-from test_verification import in_memory
 
 import mha_convert
 from mha_convert.targets.torch_file import as_tensor

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 from corpus_files import UNPROJECTED, arrays, rows
+from damages import in_memory
 from environment import SHARED, SUPPORT
-from test_verification import in_memory
 
 import mha_convert
 from mha_convert import conversion

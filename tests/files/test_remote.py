@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run_cli
 from environment import TESTS
 
 import mha_convert
@@ -26,17 +27,6 @@ SOURCES = {  # what is put into a store, and the URL's end that is read
     "prefix": ("keras-2.12/square.tfckpt", "/ckpt"),
     "savedmodel": ("keras-2.15/square.savedmodel", ""),
 }
-
-
-def run_cli(*arguments, env, cwd, code=0, **options):
-    """The command line in a process of its own."""
-    command = [sys.executable, "-m", "mha_convert", *map(str, arguments)]
-    result = subprocess.run(
-        command, env=os.environ | env, cwd=cwd, capture_output=True, text=True, timeout=120, **options
-    )
-    assert result.returncode == code, result.stderr
-    assert "Traceback" not in result.stderr
-    return result
 
 
 def put_all(store, root, golden):

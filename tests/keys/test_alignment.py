@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
+from command_line import run
 from layer_cases import case, make_layer
 from safetensors.torch import load_file
-from test_cli import run
 from torch import nn
 
 import mha_convert

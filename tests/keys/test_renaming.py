@@ -6,8 +6,8 @@ import sys
 
 import pytest
 import torch
+from command_line import run
 from layer_cases import CASES, make_layer
-from test_cli import run
 
 import mha_convert
 from mha_convert.keys.renaming import read_renames, rename

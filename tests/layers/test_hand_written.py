@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 import torch
+from command_line import run
 from environment import SUPPORT
 from safetensors.torch import load_file
-from test_cli import run
 
 import mha_convert
 from mha_convert.layers import survey

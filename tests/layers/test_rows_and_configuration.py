@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_line import run
 from safetensors.torch import load_file, save_file
-from test_cli import run
 
 import mha_convert
 from mha_convert.layers import described_settings as settings

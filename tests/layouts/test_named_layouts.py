@@ -8,11 +8,11 @@ import typing
 import numpy as np
 import pytest
 import torch
+from damages import DAMAGES, in_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_cases import CASES, LayerCase, arrays_of, case, ids, make_layer
 from rows_backwards import backwards, blocks_of
-from test_verification import DAMAGES, in_memory
 from torch import nn
 
 import mha_convert

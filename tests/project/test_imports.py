@@ -172,6 +172,8 @@ def test_genuine_keras_never_shares_a_process_with_torch(keras_installed, sample
 def test_the_process_of_hdf5_starts_before_numpy_is_loaded():
     """Both load at once then: 0.1 s of every command."""
     assert not modules_after("import mha_convert.files.hdf5.process") & {*HEAVY, "numpy", "h5py", "rich"}
-    program = "import mha_convert.files.hdf5.worker, sys; print(*[n for n in sys.modules if n.startswith('mha_convert')])"
+    program = (
+        "import mha_convert.files.hdf5.worker, sys; print(*[n for n in sys.modules if n.startswith('mha_convert')])"
+    )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {name for name in result.stdout.split() if "readers" in name or "records" in name}

@@ -13,7 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from test_cli import run
+from command_line import run
 from torch import nn
 
 import mha_convert

@@ -4,9 +4,9 @@ import errno
 import tracemalloc
 import zipfile
 
-import h5py
 import numpy as np
 import pytest
+from hdf5_weights import hdf5_model
 from layer_cases import CASES, case, ids, make_layer
 
 import mha_convert
@@ -75,22 +75,6 @@ def test_writing_needs_no_copy_of_a_tensor(layout, dtype, tmp_path):
     peak = peak_of(lambda: mha_convert.write(tmp_path / "x.safetensors", tensors))
     assert peak < blocks + (1 << 20)
     assert peak_of(lambda: [tensor.read() for tensor in tensors]) > smallest + largest  # the measure can fail
-
-
-def hdf5_model(path, layers=8, width=256, **storage):
-    """Weights as Keras 3 names them; ``storage`` says how HDF5 keeps them."""
-    random = np.random.default_rng(0)
-    shapes = dict.fromkeys(("query", "key", "value"), (width, 4, width // 4)) | {"output": (4, width // 4, width)}
-    with h5py.File(path, "w") as file:
-        file.create_group("vars")
-        for index in range(layers):
-            name = "multi_head_attention" + (f"_{index}" if index else "")
-            for role, shape in shapes.items():
-                kernel = random.standard_normal(shape).astype("float32")
-                group = file.create_group(f"layers/{name}/{role}_dense/vars")
-                group.create_dataset("0", data=kernel, **storage)
-                group.create_dataset("1", data=kernel[0] if role != "output" else kernel[0, 0])
-    return path
 
 
 def test_compressed_datasets_are_read_one_at_a_time(tmp_path):

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from damages import DAMAGES, in_memory
 from layer_cases import CASES, arrays_of, ids, make_layer
 
 import mha_convert
 from mha_convert.errors import VerificationError
-from mha_convert.targets import Target
 from mha_convert.targets.torch_file import as_tensor
 from mha_convert.verification import verify
 from mha_convert.verification.cases import cases
@@ -25,56 +25,10 @@ from mha_convert.verification.formulas.multi_head_attention import (
 LAYOUTS = ["mha", "padded", "linear"]
 
 
-def in_memory(tensors: dict[str, torch.Tensor]) -> Target:
-    """A target without a file."""
-    return Target(
-        path="memory",
-        description=None,
-        shapes={key: tuple(tensor.shape) for key, tensor in tensors.items()},
-        dtypes={key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()},
-        read=tensors.__getitem__,
-    )
-
-
 def make(case, layout, **options):
     """A plan and its tensors."""
     plan = mha_convert.plan([make_layer(case)], layout=layout, **options)
     return plan, {tensor.key: as_tensor(tensor.read()).clone() for tensor in mha_convert.convert(plan)}
-
-
-def one_element(tensor, heads):
-    damaged = tensor.clone()
-    damaged.view(-1)[tensor.numel() // 2] += 1e-3
-    return damaged
-
-
-def last_bit(tensor, heads):
-    damaged = tensor.clone()
-    damaged.view(torch.int32).view(-1)[-1] ^= 1
-    return damaged
-
-
-def transposed(tensor, heads):
-    square = tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
-    return tensor.T.contiguous() if square else tensor.flip(0) if tensor.dim() == 1 else tensor.T.reshape(tensor.shape)
-
-
-def heads_permuted(tensor, heads):
-    """The first axis in blocks of one head each, rolled by one block."""
-    return tensor.roll(max(tensor.shape[0] // (3 * heads), 1), 0)
-
-
-def negated(tensor, heads):
-    return -tensor
-
-
-def rows_swapped(tensor, heads):
-    damaged = tensor.clone()
-    damaged[[0, -1]] = tensor[[-1, 0]]
-    return damaged
-
-
-DAMAGES = (one_element, last_bit, transposed, heads_permuted, negated, rows_swapped)
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
