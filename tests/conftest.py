@@ -10,20 +10,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
-
-TESTS = Path(__file__).parent
-PROJECT = TESTS.parent
-SHARED = Path(os.environ.get("MHA_CONVERT_SHARED", PROJECT.parent / "shared"))
-IN_CI = bool(os.environ.get("CI"))
-
-
-def require(present: bool, what: str) -> None:
-    """In CI a missing part of the machine is a failure; elsewhere the test is skipped."""
-    if present:
-        return
-    if IN_CI:
-        pytest.fail(f"{what} is missing, and CI is set")
-    pytest.skip(f"{what} is missing")
+from environment import PROJECT, SHARED, SUPPORT, TESTS, require
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +21,7 @@ def written_cases(tmp_path_factory, keras_installed):
         for name in names:
             require((SHARED / "cases" / f"{name}.py").is_file(), "../shared/cases")
         folder = tmp_path_factory.mktemp("cases")
-        program = [sys.executable, TESTS / "case_models.py", folder, SHARED / "cases", *names]
+        program = [sys.executable, SUPPORT / "case_models.py", folder, SHARED / "cases", *names]
         subprocess.run(program, check=True, capture_output=True, timeout=300)
         return folder
 
@@ -77,7 +64,7 @@ def keras_installed() -> None:
 def fresh_models(keras_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Models that the installed Keras saves now, with its outputs in ``outputs.npz``."""
     folder = tmp_path_factory.mktemp("fresh")
-    subprocess.run([sys.executable, TESTS / "keras_models.py", folder], check=True, capture_output=True, timeout=300)
+    subprocess.run([sys.executable, SUPPORT / "keras_models.py", folder], check=True, capture_output=True, timeout=300)
     return folder
 
 
