@@ -43,7 +43,7 @@ def main() -> None:
         while True:
             task = json.loads(tasks.get(timeout=IDLE))
             os.environ.setdefault("OMP_NUM_THREADS", str(task["threads"]))  # read when torch is loaded
-            out.write(json.dumps(convert_task(task).as_json()) + "\n")
+            out.write(json.dumps(convert_task(task).to_dict()) + "\n")
             out.flush()
 
 
