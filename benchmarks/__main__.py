@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measures, prints a table, and writes it with the figures and a plot."""
+"""``python -m benchmarks`` measures, prints the tables, and writes them with the figures and a plot."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Many small models: a batch with some jobs beside the same conversions one after the other in one warm process."""
+"""Many small models: a batch with several jobs, compared with the same conversions in one warm process, in sequence."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Whole conversions beside ``cp`` of the same bytes, one process each, in turns."""
+"""Whole conversions compared with ``cp`` of the same bytes; each is a process of its own, and they take turns."""
 
 import sys
 from collections.abc import Callable, Iterator

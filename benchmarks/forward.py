@@ -1,4 +1,4 @@
-"""One call of each module beside plain attention of the same sizes, in turns."""
+"""One call of each module, compared with plain attention of the same sizes, in turns."""
 
 import json
 import os

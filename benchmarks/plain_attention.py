@@ -1,4 +1,4 @@
-"""Self-attention as one writes it by hand around PyTorch's fused kernel: what the modules are measured against."""
+"""Self-attention as it is written by hand around PyTorch's fused kernel: the baseline for the modules."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""The growth curve: time and memory against size."""
+"""The growth curves: time and memory against size."""
 
 import importlib.util
 from pathlib import Path

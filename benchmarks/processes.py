@@ -1,4 +1,4 @@
-"""What one process costs, from start to end: time and memory, as Linux counts them."""
+"""What one process costs from start to end: time and memory, as Linux counts them."""
 
 import os
 import re

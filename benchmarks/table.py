@@ -1,4 +1,4 @@
-"""The figures as Markdown."""
+"""The figures as Markdown tables."""
 
 from collections.abc import Sequence
 from typing import Any

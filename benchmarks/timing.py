@@ -1,4 +1,4 @@
-"""Seconds of a call inside a process."""
+"""The time of a call inside a process."""
 
 import time
 from collections.abc import Callable

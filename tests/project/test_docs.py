@@ -1,6 +1,6 @@
-"""Every example in README.md, docs/ and samples/ is run, and prints what is shown; links lead somewhere.
+"""Every example in README.md, docs/ and samples/ runs and prints what is shown, and links lead somewhere.
 
-Every verb, option, key and signature is described.
+Every verb, option, key and signature is documented.
 """
 
 import ast
