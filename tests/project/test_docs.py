@@ -158,7 +158,7 @@ def test_the_tree_of_the_package_is_the_real_one():
     assert set(re.findall(r"^    (\w\S*)", tree, re.MULTILINE)) == real - {"__pycache__/", "py.typed"}
 
 
-@pytest.mark.parametrize("verb", ["inspect", "convert", "verify", "explain", "batch", "report"])
+@pytest.mark.parametrize("verb", ["inspect", "convert", "keys", "match", "verify", "explain", "batch", "report"])
 def test_every_verb_and_option_is_described(verb):
     text = (PROJECT / "docs" / "cli.md").read_text()
     environment = os.environ | {"COLUMNS": "200"}
