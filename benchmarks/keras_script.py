@@ -7,7 +7,7 @@ is a PyTorch module, and its ``state_dict`` is saved as it is.
 import sys
 from typing import Any
 
-import keras  # before torch: the other way round the two can crash each other
+import keras  # before torch: in the other order the two can crash each other
 import torch
 
 

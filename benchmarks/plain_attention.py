@@ -27,7 +27,7 @@ class PlainAttention(nn.Module):
 
 
 class PlainFusedAttention(nn.Module):
-    """The same with one linear layer for query, key and value, as in timm."""
+    """Plain attention with one linear layer for query, key and value, as in timm."""
 
     def __init__(self, features: int, num_heads: int, key_dim: int) -> None:
         super().__init__()
