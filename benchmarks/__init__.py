@@ -1,1 +1,1 @@
-"""What a conversion costs beside a copy, and a module beside plain attention: ``python -m benchmarks``."""
+"""What a conversion costs compared with a copy, and a module with plain attention: ``python -m benchmarks``."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measures, prints a table, and writes it with the figures and a plot."""
+"""``python -m benchmarks`` measures, prints the tables, and writes them with the figures and a plot."""
 
 import tempfile
 from pathlib import Path
@@ -14,18 +14,18 @@ DEFAULT_SIZES = "1MB,10MB,100MB,ViT-B,1.26GB,4GB"
 def main(
     sizes: Annotated[str, typer.Option(help="Models to convert: bytes of attention, or ViT-B.")] = DEFAULT_SIZES,
     runs: Annotated[int, typer.Option(min=1, help="Rounds of every conversion; calls have three times as many.")] = 5,
-    keras_runs: Annotated[int, typer.Option(min=1, help="Rounds in which Keras converts, too: it is slow.")] = 3,
+    keras_runs: Annotated[int, typer.Option(min=1, help="Rounds in which Keras also converts, which is slow.")] = 3,
     only: Annotated[
-        Literal["conversion", "forward", "batch"] | None, typer.Option(help="One part; the others are kept.")
+        Literal["conversion", "forward", "batch"] | None, typer.Option(help="Measure one part; keep the others.")
     ] = None,
-    quick: Annotated[bool, typer.Option(help="The smallest sizes, once: whether it works, no figures.")] = False,
+    quick: Annotated[bool, typer.Option(help="Measure the smallest sizes once, to see whether it works.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures.json and growth.png.")] = Path("benchmark-results"),
     page: Annotated[Path | None, typer.Option(help="Markdown file for the table, between its markers.")] = None,
     files: Annotated[int, typer.Option(min=4, help="Small models in the batch.")] = 2000,
-    jobs: Annotated[int, typer.Option(min=1, help="Of the batch.")] = 2,
-    cache: Annotated[Path | None, typer.Option(help="Folder that keeps the models; else they are deleted.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes of the batch.")] = 2,
+    cache: Annotated[Path | None, typer.Option(help="Folder to keep the models in; default: delete them.")] = None,
 ) -> None:
-    """Measure conversions beside a copy of the same bytes, modules beside plain attention, a batch beside its parts."""
+    """Compare conversions with a copy of the same bytes, modules with plain attention, and a batch with its parts."""
     wanted = [models.parse(text) for text in ("1MB" if quick else sizes).split(",")]
     runs, keras_runs = (1, 1) if quick else (runs, keras_runs)
     plot.require()
@@ -52,7 +52,7 @@ def main(
 
 
 def say(text: str) -> None:
-    """Progress, beside the table."""
+    """Print progress to standard error."""
     typer.echo(text, err=True)
 
 

@@ -1,4 +1,4 @@
-"""Many small models: a batch with some jobs beside the same conversions one after the other in one warm process."""
+"""Many small models: a batch with several jobs, compared with the same conversions in one warm process, in sequence."""
 
 import io
 import json
@@ -40,7 +40,7 @@ print(json.dumps(seconds))
 
 
 def measure(count: int, jobs: int, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds of the batch, and of single conversions without anybody's start; memory at both ends of the run.
+    """Seconds of the batch, and of single conversions without start-up; memory at both ends of the run.
 
     ``loops`` is how many times as long a conversion takes beside others: what no batch can do better.
     """
@@ -81,7 +81,7 @@ def copies(count: int, folder: Path) -> Iterator[Path]:
 
 
 def changed(content: bytes, random: np.random.Generator) -> bytes:
-    """The file with other numbers in its arrays."""
+    """A copy of the file with other numbers in its arrays."""
     if not zipfile.is_zipfile(io.BytesIO(content)):
         return changed_hdf5(content, random)
     made = io.BytesIO()
@@ -93,7 +93,7 @@ def changed(content: bytes, random: np.random.Generator) -> bytes:
 
 
 def changed_hdf5(content: bytes, random: np.random.Generator) -> bytes:
-    """The same for HDF5 alone."""
+    """A copy of an HDF5 file with other numbers in its arrays."""
     image = io.BytesIO(content)
     with h5py.File(image, "r+") as file:
 
@@ -106,7 +106,7 @@ def changed_hdf5(content: bytes, random: np.random.Generator) -> bytes:
 
 
 def started(parts: Sequence[Sequence[Path]], out: Path) -> list[float]:
-    """Seconds of each conversion with its proof, one after the other in a process for each part.
+    """Seconds of each conversion with its proof, in sequence, in one process for each part.
 
     The first ones, which load torch, are done again and not counted.
     """

@@ -1,4 +1,4 @@
-"""Whole conversions beside ``cp`` of the same bytes, one process each, in turns."""
+"""Whole conversions compared with ``cp`` of the same bytes; each is a process of its own, and they take turns."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -80,13 +80,13 @@ def measure(
 
 
 def rounds(runs: int, keras_runs: int) -> Iterator[Way]:
-    """The ways in turns; Keras' only in the first rounds."""
+    """The ways in turns; those of Keras only in the first rounds."""
     for number in range(runs):
         yield from (way for way in WAYS if number < keras_runs or way.name not in (SCRIPT, BACKEND))
 
 
 def one(way: Way, source: Path, made: Path) -> Cost:
-    """One way, once; its target is new and is removed."""
+    """Run one way once; its target is new and is removed afterwards."""
     target = made.with_name(f"target{way.suffix}")
     try:
         return cost(filled(way.command, source, target, made), way.environment)
@@ -95,13 +95,13 @@ def one(way: Way, source: Path, made: Path) -> Cost:
 
 
 def filled(command: tuple[str, ...], source: Path, target: Path, made: Path) -> list[str]:
-    """The command with its files."""
+    """The command with the names of its files filled in."""
     files = {"{source}": source, "{target}": target, "{made}": made}
     return [str(files.get(word, word)) for word in command]
 
 
 def summary(costs: list[Cost], copies: list[Cost]) -> dict[str, Any]:
-    """Medians; a ratio is taken within each round."""
+    """Medians; a ratio is computed within each round."""
     pairs = zip(costs, copies, strict=False)
     return {
         "seconds": [spent.seconds for spent in costs],

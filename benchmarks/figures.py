@@ -16,7 +16,7 @@ def load(folder: Path) -> Figures:
 
 
 def with_conversion(found: Figures, row: dict[str, Any]) -> Figures:
-    """The same figures with one model's row, new or in the place of its old one."""
+    """The same figures with one model's row, which replaces its old one if there is one."""
     rows = [old for old in found["conversion"] if old["model"] != row["model"]] + [row]
     found["conversion"] = sorted(rows, key=lambda one: one["target_bytes"])
     return found
@@ -29,7 +29,7 @@ def save(folder: Path, found: Figures) -> None:
 
 
 def put(page: Path, text: str) -> None:
-    """Replace what stands between the page's markers; a page that is not there is made."""
+    """Replace the text between the page's markers; a page that does not exist is created."""
     old = page.read_text(encoding="utf-8") if page.exists() else f"{BEGIN}\n{END}\n"
     before, _, rest = old.partition(BEGIN)
     _, _, after = rest.partition(END)

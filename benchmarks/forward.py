@@ -1,4 +1,4 @@
-"""One call of each module beside plain attention of the same sizes, in turns."""
+"""One call of each module, compared with plain attention of the same sizes, in turns."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def measure(sizes: tuple[Size, ...], runs: int, say: Callable[[str], None]) -> I
 
 
 def modules_of(size: Size) -> "dict[str, nn.Module]":
-    """The modules of ``mha_convert.modules``, PyTorch's own where it has such sizes, and plain attention."""
+    """The modules of ``mha_convert.modules``, PyTorch's own if it supports such sizes, and plain attention."""
     from torch import nn
 
     from mha_convert import modules as ours
@@ -94,7 +94,7 @@ def modules_of(size: Size) -> "dict[str, nn.Module]":
 
 
 def call_of(module: "nn.Module", size: Size, mask: str) -> Call:
-    """The module's call without weights, each in its own words for the mask."""
+    """The module's call without weights; each has its own arguments for the mask."""
     import torch
     from torch import nn
 
@@ -130,17 +130,17 @@ def step_of(module: "nn.Module", size: Size) -> Call:
 
 
 def clock(call: Call) -> Callable[[], float]:
-    """Seconds of a call that was made once before."""
+    """Seconds of a call that was already made once."""
     call()
     return lambda: seconds(call)
 
 
 def row(size: Size, mode: str, clocks: dict[str, Callable[[], float]], runs: int) -> dict[str, Any]:
-    """Medians over the rounds; a ratio is taken within each round."""
+    """Medians over the rounds; a ratio is computed within each round."""
     times: dict[str, list[float]] = {name: [] for name in clocks}
     names = list(clocks)
     for number in range(runs):
-        first = number % len(names)  # nothing comes behind the same neighbour every time
+        first = number % len(names)  # so that nothing follows the same neighbour every time
         for name in names[first:] + names[:first]:
             times[name].append(clocks[name]())
     ratios = {

@@ -1,4 +1,4 @@
-"""Times genuine Keras' layer: a process that answers requests line by line, as TensorFlow is kept away from torch.
+"""Times genuine Keras' layer in a process that answers requests line by line, to keep TensorFlow away from torch.
 
 A request is one JSON object: batch, length, features, num_heads, key_dim, mask.
 """

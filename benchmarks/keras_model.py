@@ -6,7 +6,7 @@ import keras
 
 
 def build(layers: int, features: int, mlp: int) -> keras.Model:
-    """Layer behind layer, with random kernels; with perceptrons, normalisation and a head if ``mlp`` is not 0."""
+    """A stack of layers with random kernels; with perceptrons, normalisation and a head if ``mlp`` is not 0."""
     inputs = keras.Input((196, 768) if mlp else (8, features))
     x = keras.layers.Dense(features)(inputs) if mlp else inputs
     for number in range(layers):

@@ -1,4 +1,4 @@
-"""The usual way out of Keras, written fairly: ``python -m benchmarks.keras_script FILE.keras FILE.pt``.
+"""The usual way out of Keras, implemented fairly: ``python -m benchmarks.keras_script FILE.keras FILE.pt``.
 
 With the TensorFlow backend the kernels are rearranged for ``nn.MultiheadAttention``; with the torch backend the model
 is a PyTorch module, and its ``state_dict`` is saved as it is.
@@ -7,7 +7,7 @@ is a PyTorch module, and its ``state_dict`` is saved as it is.
 import sys
 from typing import Any
 
-import keras  # before torch: the other way round the two can crash each other
+import keras  # before torch: in the other order the two can crash each other
 import torch
 
 

@@ -24,14 +24,14 @@ def describe() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Its name, as Linux has it."""
+    """Name of the processor, as Linux reports it."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
 
 
 def disk(folder: Path) -> str:
-    """File system and device under a folder."""
+    """File system and device of a folder."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
     over = [mount for mount in mounts if folder.is_relative_to(mount[1])]
     device, _, kind, *_ = max(over, key=lambda mount: len(mount[1]))

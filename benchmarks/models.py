@@ -13,7 +13,7 @@ HEAD = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """Sizes of one model: ``layers`` times attention, with a perceptron of ``mlp`` behind each if that is not 0."""
+    """Sizes of one model: ``layers`` attention layers, each followed by a perceptron of ``mlp`` if that is not 0."""
 
     name: str
     layers: int
@@ -25,7 +25,7 @@ VIT = Model(name="ViT-B", layers=12, features=768, mlp=3072)
 
 
 def parse(text: str) -> Model:
-    """``100MB`` or ``1.26GB`` of attention, or ``ViT-B``; ValueError else."""
+    """``100MB`` or ``1.26GB`` of attention, or ``ViT-B``; otherwise ValueError."""
     if text == VIT.name:
         return VIT
     match = re.fullmatch(r"([\d.]+)([MG]B)", text)

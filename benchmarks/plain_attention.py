@@ -1,4 +1,4 @@
-"""Self-attention as one writes it by hand around PyTorch's fused kernel: what the modules are measured against."""
+"""Self-attention as it is written by hand around PyTorch's fused kernel: the baseline for the modules."""
 
 from torch import Tensor, nn
 
@@ -27,7 +27,7 @@ class PlainAttention(nn.Module):
 
 
 class PlainFusedAttention(nn.Module):
-    """The same with one linear layer for query, key and value, as in timm."""
+    """Plain attention with one linear layer for query, key and value, as in timm."""
 
     def __init__(self, features: int, num_heads: int, key_dim: int) -> None:
         super().__init__()

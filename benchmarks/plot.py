@@ -1,4 +1,4 @@
-"""The growth curve: time and memory against size."""
+"""The growth curves: time and memory against size."""
 
 import importlib.util
 from pathlib import Path
@@ -10,13 +10,13 @@ INSTALL = "matplotlib is not installed in this Python. Install it with `pip inst
 
 
 def require() -> None:
-    """End before anything is measured if the plot cannot be made."""
+    """Exit before anything is measured if the plot cannot be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
         raise SystemExit(INSTALL)
 
 
 def growth(conversions: list[dict[str, Any]], path: Path) -> None:
-    """Both curves as PNG, of the models that are all attention."""
+    """Write both curves as PNG, for the models that consist only of attention."""
     import matplotlib as mpl
 
     mpl.use("agg")

@@ -1,4 +1,4 @@
-"""What one process costs, from start to end: time and memory, as Linux counts them."""
+"""What one process costs from start to end: time and memory, as Linux counts them."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INTERVAL = 0.003
-UNUSUAL = ("PYTHONDONTWRITEBYTECODE",)  # Python would compile our sources anew at every start
+UNUSUAL = ("PYTHONDONTWRITEBYTECODE",)  # with it, Python compiles our sources again at every start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Cost:
 
 
 def cost(command: Sequence[str | Path], environment: dict[str, str] | None = None) -> Cost:
-    """Run a command alone; RuntimeError with what it said if it fails."""
+    """Run a command on its own; RuntimeError with its output if it fails."""
     with tempfile.TemporaryFile() as messages, ThreadPoolExecutor(1) as pool:
         os.sync()  # what was written before must not slow this down
         begin = time.perf_counter()
@@ -46,12 +46,12 @@ def cost(command: Sequence[str | Path], environment: dict[str, str] | None = Non
 
 
 def usual_environment() -> dict[str, str]:
-    """This process's, as a user has it."""
+    """The environment of this process, as a user has it."""
     return {name: value for name, value in os.environ.items() if name not in UNUSUAL}
 
 
 def largest_anonymous(pid: int) -> int:
-    """Looks until the process has ended."""
+    """Samples memory until the process has ended."""
     largest = 0
     while now := anonymous_bytes(pid):
         largest = max(largest, now)
@@ -60,7 +60,7 @@ def largest_anonymous(pid: int) -> int:
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Of a running process; 0 of one that has ended."""
+    """Anonymous memory of a running process; 0 if it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:

@@ -1,4 +1,4 @@
-"""The figures as Markdown."""
+"""The figures as Markdown tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def place(machine: dict[str, Any], versions: dict[str, str]) -> str:
-    """One sentence."""
+    """One sentence about the machine and the versions."""
     names = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
         f"Measured on {machine['processor']}, {machine['cores']} cores, {machine['memory'] / 1e9:.0f} GB of memory, "
@@ -78,7 +78,7 @@ def forward(rows: list[dict[str, Any]]) -> str:
 
 
 def batch(rows: list[dict[str, Any]]) -> str:
-    """Seconds of a batch beside the sum of its conversions, each with its proof."""
+    """Seconds of a batch compared with the sum of its conversions, each with its proof."""
     head = (
         "models",
         "jobs",

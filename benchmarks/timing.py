@@ -1,4 +1,4 @@
-"""Seconds of a call inside a process."""
+"""The time of a call inside a process."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ LEAST = 0.1
 
 
 def seconds(call: Callable[[], object], least: float = LEAST) -> float:
-    """Median seconds of a call, made again and again for a while; the first one wakes the threads and is left out."""
+    """Median seconds of a call, repeated for a while; the first call wakes the threads and is left out."""
     call()
     times: list[float] = []
     while sum(times) < least:

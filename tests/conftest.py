@@ -1,4 +1,4 @@
-"""Fixtures: the golden files, the corpus and real files beside the project, models made by the installed Keras."""
+"""Fixtures: the golden files, the corpus and real files next to the project, models made by the installed Keras."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""The options: one record, typed keywords that mypy refuses where they are wrong, and layout ``encoder``."""
+"""The options: one record, typed keywords that mypy rejects if they are wrong, and layout ``encoder``."""
 
 import importlib.util
 import inspect

@@ -1,4 +1,4 @@
-"""Batches on this machine: what they write, say, survive and leave behind."""
+"""Batches on this machine: what they write and report, what they survive, and what they leave behind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Batches on a genuine Dask cluster: a scheduler and two workers on loopback, each a process that can be killed."""
+"""Batches on a genuine Dask cluster: a scheduler and two workers on loopback, processes that can be killed."""
 
 import json
 import os

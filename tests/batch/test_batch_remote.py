@@ -1,4 +1,4 @@
-"""Batches from and to an S3-compatible server on loopback, and fsspec's store in memory."""
+"""Batches from and to an S3-compatible server on loopback, and fsspec's in-memory store."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which models a batch means, what their targets are called, and with which options each is converted."""
+"""Which models a batch includes, what their targets are called, and with which options each is converted."""
 
 import os
 

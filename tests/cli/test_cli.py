@@ -1,4 +1,4 @@
-"""The command line as a user has it: a process of its own, exit codes, what goes where."""
+"""The command line as users run it: a process of its own, exit codes, and what is written to which stream."""
 
 import json
 import os

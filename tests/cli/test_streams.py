@@ -1,4 +1,4 @@
-"""Point 12 of issue 12: standard streams that are closed, readers that go away, and locales without UTF-8."""
+"""Standard streams that are closed, readers that go away, and locales without UTF-8 (issue 12, point 12)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Files written by genuine Keras versions: every layer found at its place, converted, and equal to Keras' outputs."""
+"""Files written by genuine Keras versions: every layer is found in place, converted and equal to Keras' outputs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What happens to the target and its folder when something goes wrong: no space, signals, two writers, odd places."""
+"""What happens to the target and its folder if something goes wrong: no space, signals, two writers, special files."""
 
 import os
 import pickletools

@@ -1,4 +1,4 @@
-"""Grouped heads, gates, windows and attention axes: every layout that claims them, the formula and genuine Keras."""
+"""Grouped heads, gates, windows and attention axes: every layout that supports them, the formula, and genuine Keras."""
 
 import json
 import zipfile

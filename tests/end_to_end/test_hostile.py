@@ -1,6 +1,6 @@
-"""The hostile and broken files of ``../shared/hostile``: refused in one clear line, or converted right.
+"""The hostile and broken files of ``../shared/hostile`` are refused in one clear line, or converted correctly.
 
-``hostile_cases.py`` runs the verbs; here is what must have come out.
+``hostile_cases.py`` runs the verbs; this module says what the results must be.
 """
 
 import json

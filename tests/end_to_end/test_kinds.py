@@ -1,4 +1,4 @@
-"""Issue 13, point 1: every stage knows every kind of layer, and no stage asks which record a layer is."""
+"""Every stage knows every kind of layer, and no stage asks which record a layer is (issue 13, point 1)."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Issue 13, point 1: LayerNormalization is one kind like any other, in every verb, and equal to genuine Keras."""
+"""LayerNormalization is a kind like any other, in every verb, and equal to genuine Keras (issue 13, point 1)."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Odd numbers: carried over bit for bit, or refused with the layer and the array named; never proven by accident."""
+"""Odd numbers are carried over bit for bit, or refused with the layer and the array named; never proven by accident."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""What is public: sorted, complete, documented, typed; and the stages one by one."""
+"""The public API is sorted, complete, documented and typed; and the stages work one by one."""
 
 import inspect
 import subprocess

@@ -1,4 +1,4 @@
-"""Public model files: every layer that their index knows, and none in the files without attention."""
+"""Public model files: every layer that their index lists is found, and none in the files without attention."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Refusals are useful: what, why, and what can be done; word for word."""
+"""Refusals are useful: they say what, why, and what can be done; tested word for word."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""``keras.layers.Attention`` and ``AdditiveAttention``: found by configuration, converted, and equal to genuine Keras."""
+"""``keras.layers.Attention`` and ``AdditiveAttention``: found by configuration, converted, equal to genuine Keras."""
 
 import importlib.util
 import json

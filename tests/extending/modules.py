@@ -1,4 +1,4 @@
-"""The module of layout ``key-value``; a file of the folder ``mha_convert/modules``."""
+"""The module of layout ``key-value``, which would be a file of the folder ``mha_convert/modules``."""
 
 from typing import Any
 

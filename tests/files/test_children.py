@@ -1,4 +1,4 @@
-"""Point 3 of issue 12: no child imports what lies in the current folder, beside a downloaded model."""
+"""No child process imports what is in the current folder, next to a downloaded model (issue 12, point 3)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Sources and targets behind URLs: fsspec's memory store, an S3-compatible server and web servers on loopback."""
+"""URLs as sources and targets: fsspec's in-memory store, an S3-compatible server and web servers on loopback."""
 
 import http.server
 import io

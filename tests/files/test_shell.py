@@ -1,4 +1,4 @@
-"""Point 2 of issue 12: a command that is printed for pasting hands over names and runs nothing in them."""
+"""A command that is printed for pasting passes names on and runs nothing in them (issue 12, point 2)."""
 
 import contextlib
 import shutil

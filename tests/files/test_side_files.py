@@ -1,7 +1,7 @@
-"""Point 12 of issue 12: whatever a command or a stranger's folder gives beside the weights is one clear line.
+"""Whatever a command or a stranger's folder adds to the weights leads to one clear line (issue 12, point 12).
 
-Configurations, rules, settings, lists, reports and models to match: pipes, links to devices, texts without end, nested
-without end, with names that no file can have. All cases run in one process, with little memory and an alarm for each.
+Configurations, rules, settings, lists, reports and models to match: pipes, links to devices, endless texts, endless
+nesting, names that no file can have. All cases run in one process, with little memory and an alarm for each.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""``python -m tests.fuzz --mutants 10000``: mutants of genuine files, converted; what is not refused must be right.
+"""``python -m tests.fuzz --mutants 10000`` converts mutants of genuine files; what is not refused must be right.
 
-``--only corpus/keras-3.15.1/gate.keras#17`` makes one mutant again.
+``--only corpus/keras-3.15.1/gate.keras#17`` creates a single mutant again.
 """
 
 import argparse

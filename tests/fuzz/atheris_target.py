@@ -1,16 +1,16 @@
 """``python -m tests.fuzz.atheris_target CORPUS_FOLDER -max_total_time=60``: coverage-guided fuzzing of the readers.
 
-Needs ``pip install atheris``, which is no dependency of the project. Only ``mha_convert`` is instrumented. The first byte
-of an input chooses what the rest is:
+Needs ``pip install atheris``, which is not a dependency of the project. Only ``mha_convert`` is instrumented. The first
+byte of an input chooses what the rest is:
 
 0. JSON: a model's configuration, checked, with the facts of every layer;
 1. a ``.keras`` zip, with the HDF5 of the golden file whatever the zip holds: directory, members, configuration → layers;
-2. the index of a TensorFlow checkpoint, beside the golden data, without checksums: table, entries, object graph → layers;
+2. the index of a TensorFlow checkpoint with the golden data, without checksums: table, entries, object graph → layers;
 3. the object graph of that checkpoint alone;
 4. ``saved_model.pb`` in the golden SavedModel: functions, configurations, names → layers.
 
 The process that parses HDF5 is not covered: it is the HDF5 library, and ``tests.fuzz`` mutates its files. The folder is
-filled with genuine inputs where it is empty. Whatever is no ``MhaConvertError`` ends the run.
+filled with genuine inputs if it is empty. Any exception that is not a ``MhaConvertError`` ends the run.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Mutations of what an HDF5 file says, by h5py on a copy: another valid file, which Keras would not have written."""
+"""Mutations of an HDF5 file's contents, by h5py on a copy: another valid file, which Keras would not have written."""
 
 from collections.abc import Callable
 from io import BytesIO

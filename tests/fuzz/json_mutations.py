@@ -1,4 +1,4 @@
-"""Mutations of a model's JSON: values exchanged by odd ones, members deleted, layers reordered, renamed, duplicated."""
+"""Mutations of a model's JSON: values replaced by odd ones, members deleted, layers reordered, renamed, duplicated."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Seeded mutations of genuine files: the same seed and number make the same mutant, on every machine.
 
-``mutate`` is the way in: of bytes anywhere or in a format's own structures, of a zip's members (with right checksums, so
-that the mutation reaches the readers), of an HDF5 file's tree, of a model's JSON.
+``mutate`` is the entry point. It changes bytes anywhere or in a format's own structures, a zip's members (with correct
+checksums, so that the mutation reaches the readers), an HDF5 file's tree, or a model's JSON.
 """
 
 import struct

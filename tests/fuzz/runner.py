@@ -1,4 +1,4 @@
-"""Runs mutants in worker processes, each of which handles many; one that dies is replaced, and its mutant named."""
+"""Runs mutants in worker processes, each of which handles many; if one dies, it is replaced and the mutant reported."""
 
 import multiprocessing
 import os

@@ -1,6 +1,6 @@
-"""A second, tiny reader of HDF5 formats: which kernels lie where, and what the model's JSON says. It shares no code.
+"""A second, tiny reader of HDF5 formats: which kernels are where, and what the model's JSON says. It shares no code.
 
-It does not judge: it says what a conversion that succeeded must agree with. ``disagreements`` lists where it does not.
+It does not judge: it says what a successful conversion must agree with. ``disagreements`` lists where it does not.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: models' JSON and HDF5 trees that look like Keras' from afar, with odd values everywhere."""
+"""Hypothesis strategies: JSON of models and HDF5 trees that look roughly like Keras', with odd values everywhere."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A bounded run of the fuzzer, always the same mutants, and arbitrary models by Hypothesis. See ``docs/security.md``."""
+"""A bounded run of the fuzzer with fixed mutants, and arbitrary models by Hypothesis. See ``docs/security.md``."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One mutant, converted in this process: what came out, and whether it is right."""
+"""Converts one mutant in this process and decides whether the result is right."""
 
 import contextlib
 import json

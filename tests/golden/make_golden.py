@@ -1,6 +1,6 @@
 """Copies a small part of the corpus here: `python tests/golden/make_golden.py ../shared/corpus/files`.
 
-The files were written by the Keras versions that their folders name, the `.golden.npz` hold the outputs of that
+The files were written by the Keras versions that their folders name, and the `.golden.npz` hold the outputs of that
 Keras. `manifest.json` keeps the corpus' facts about the attention layers of these files.
 """
 

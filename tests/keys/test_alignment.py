@@ -1,4 +1,4 @@
-"""``--like``: attention in a model of the user's is recognised, and matched only where shapes and order tell."""
+"""``--like``: attention in a user's model is recognised, and matched only if shapes and order determine the match."""
 
 import json
 

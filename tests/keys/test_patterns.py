@@ -1,4 +1,4 @@
-"""Point 12 of issue 12: patterns with stars end, whatever they are, and mean what they meant as regular expressions."""
+"""Patterns with stars always terminate, and mean what they meant as regular expressions (issue 12, point 12)."""
 
 import re
 import time

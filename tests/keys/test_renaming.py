@@ -1,4 +1,4 @@
-"""``--rename`` and ``keys``: any project's names as data, and what cannot be meant is refused."""
+"""``--rename`` and ``keys``: any project's names as data; what cannot be meant is refused."""
 
 import json
 import subprocess

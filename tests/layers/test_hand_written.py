@@ -1,4 +1,4 @@
-"""Hand-written attention: outputs of genuine layers, from every format; what a row can get wrong, word for word."""
+"""Hand-written attention: outputs of genuine layers, from every format; and every mistake in a row, word for word."""
 
 import json
 import os

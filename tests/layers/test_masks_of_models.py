@@ -1,4 +1,4 @@
-"""The masks that a model uses are no weights; what the file tells of them is said."""
+"""The masks that a model uses are not weights; what the file shows of them is reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Names: unique, the same on every run, and the same from every format as far as the file knows them."""
+"""Names are unique, the same on every run, and the same from every format as far as the file contains them."""
 
 import json
 import zipfile

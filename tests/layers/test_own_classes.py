@@ -1,6 +1,6 @@
-"""Points 4 and 7 of issue 12: classes of a user's own that carry Keras' names, and what depended on the format.
+"""Users' own classes that have Keras' names, and what depended on the format (issue 12, points 4 and 7).
 
-Files of genuine Keras: of the makers 13 and 14 of ../shared/cases, of ``own_class_models.py``, and
+The files come from genuine Keras: scripts 13 and 14 of ../shared/cases, ``own_class_models.py``, and
 ``golden/tf_keras-2.21``.
 """
 

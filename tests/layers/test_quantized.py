@@ -1,4 +1,4 @@
-"""Quantized kernels and LoRA adapters: Keras' own numbers, from every format; what is open is refused.
+"""Quantized kernels and LoRA adapters: Keras' own numbers, from every format; what is ambiguous is refused.
 
 `quantized_models.py` makes the files with the installed Keras; `golden/keras-3.12.4-quantized` was made by it under
 Keras 3.12.4, whose int4 is packed along another axis.

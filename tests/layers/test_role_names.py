@@ -1,6 +1,6 @@
-"""Point 8 of issue 12: layers and sub-models that carry the name of a projection, or of the attention in them.
+"""Layers and sub-models that have the name of a projection, or of the attention in them (issue 12, point 8).
 
-Files of genuine Keras, written by the maker ``15_role_names`` of ../shared/cases: five models in five forms each.
+The files were written by genuine Keras, with the script ``15_role_names`` of ../shared/cases: five models in five forms.
 """
 
 import time

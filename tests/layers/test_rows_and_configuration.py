@@ -1,7 +1,7 @@
-"""Point 5 of issue 12: a row of --attention against what the same file says: scale, heads, activations, leftovers.
+"""A row of --attention compared with its file: scale, heads, activations, leftovers (issue 12, point 5).
 
 The inputs are those of ``../shared/cases``, with outputs of genuine Keras and TensorFlow; what needs no genuine file is
-tested with layers that are made here.
+tested with layers that are built here.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Layouts ``qkv``, ``bert``, ``llama`` and their kin: the keys of timm and Hugging Face, the same proof, what does not fit."""
+"""Layouts ``qkv``, ``bert``, ``llama`` and similar: the keys of timm and Hugging Face, the proof, what does not fit."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The genuine attention modules of transformers and timm take the targets. Skipped where they are not installed."""
+"""The genuine attention modules of transformers and timm accept the targets. Skipped if they are not installed."""
 
 import numpy as np
 import pytest

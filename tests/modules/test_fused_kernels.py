@@ -1,4 +1,4 @@
-"""Without weights every module runs on PyTorch's fused kernels: nothing is copied for them that need not be."""
+"""Without weights, every module runs on PyTorch's fused kernels, and nothing is copied for them unnecessarily."""
 
 import math
 import warnings

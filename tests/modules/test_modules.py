@@ -1,4 +1,4 @@
-"""The modules: exchangeable for one another and for the stock class, masks as Keras has them, trainable, exportable."""
+"""The modules can replace one another and the stock class; masks as in Keras; trainable; exportable."""
 
 import copy
 import itertools

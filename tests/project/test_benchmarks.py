@@ -1,4 +1,4 @@
-"""``python -m benchmarks --quick``: everything is measured once; the figures themselves are not judged."""
+"""``python -m benchmarks --quick`` measures everything once; the figures themselves are not judged."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Point 15 of issue 12: claims of the documentation that the code must keep."""
+"""Claims of the documentation that the code must keep (issue 12, point 15)."""
 
 import ast
 import re

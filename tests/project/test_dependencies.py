@@ -1,4 +1,4 @@
-"""Bounds of the dependencies: the lower ones are those that ``lowest.txt`` tests, and every one has an upper one."""
+"""Bounds of the dependencies: the lower ones are those that ``lowest.txt`` tests, and all have an upper one."""
 
 import re
 import sys

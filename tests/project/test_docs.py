@@ -1,6 +1,6 @@
-"""Every example in README.md, docs/ and samples/ is run, and prints what is shown; links lead somewhere.
+"""Every example in README.md, docs/ and samples/ runs and prints what is shown, and links lead somewhere.
 
-Every verb, option, key and signature is described.
+Every verb, option, key and signature is documented.
 """
 
 import ast
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,61 @@ def test_an_output_that_is_not_printed_is_noticed(shown, expected):
     assert agrees(shown, "one  \ntwo\n\n") is expected
 
 
+MESSAGE = re.compile(r'(?<![\w(=`])"([^"]+ [^"]+)"')
+QUOTE = re.compile(r"(?:^> .*\n)+", re.MULTILINE)
+# What a message says of one file: names in quotes, code, sizes, files, numbers, classes, arrays.
+VALUE = re.compile(r"'[^']*'|`[^`]*`|\([^)]*\)|\S*\.\w+|\b\d+\b|\b[A-Z]\w*[A-Z]\w*|\b\w+_\w+")
+
+
+def messages(text: str) -> list[str]:
+    """The messages that a page quotes in its tables and in block quotes."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    cells = [message for line in prose.splitlines() if line.startswith("|") for message in MESSAGE.findall(line)]
+    return cells + [" ".join(line[2:] for line in quote.splitlines()) for quote in QUOTE.findall(prose)]
+
+
+@cache
+def literals() -> str:
+    """Every string of the package and of the other tests, which compare messages; of an f-string, its fixed parts."""
+    files = {*(PROJECT / "mha_convert").rglob("*.py"), *(PROJECT / "tests").rglob("*.py")} - {Path(__file__)}
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
+    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def is_said(words: str) -> bool:
+    """Whether a string has these words; of more than four, the last or the first two may be from elsewhere."""
+    every = words.split()
+    parts = [every, every[:-1], every[2:]] if len(every) > 4 else [every]
+    return any(" ".join(part) in literals() for part in parts)
+
+
+def not_said(message: str) -> list[str]:
+    """Words of a quoted message that no string has; ``…`` and values separate them."""
+    parts = [part.strip(" .()") for part in message.split(LEFT_OUT)]
+    runs = [run.strip(" .,:;()") for part in parts if part not in literals() for run in VALUE.split(part)]
+    return [run for run in runs if " " in run and not is_said(run)]
+
+
+@pytest.mark.parametrize("page", ["formats.md", "layers.md"])
+def test_quoted_messages_are_those_of_the_code(page):
+    found = messages((PROJECT / "docs" / page).read_text())
+    assert len(found) > 10
+    assert not [(message, missing) for message in found if (missing := not_said(message))]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("the file holds no value kernel", True),
+        ("the file has no value kernel", False),
+        ("attends over axes (-7,) of an input of rank 9, which are not between …", True),
+        ("attends along axes (-7,) of an input of rank 9, which are not between …", False),
+    ],
+)
+def test_a_message_that_the_code_does_not_have_is_noticed(message, expected):
+    assert (not not_said(message)) is expected
+
+
 def anchors(page: Path) -> set[str]:
     """The headings of a page, as links name them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
@@ -158,7 +214,7 @@ def test_the_tree_of_the_package_is_the_real_one():
     assert set(re.findall(r"^    (\w\S*)", tree, re.MULTILINE)) == real - {"__pycache__/", "py.typed"}
 
 
-@pytest.mark.parametrize("verb", ["inspect", "convert", "verify", "explain", "batch", "report"])
+@pytest.mark.parametrize("verb", ["inspect", "convert", "keys", "match", "verify", "explain", "batch", "report"])
 def test_every_verb_and_option_is_described(verb):
     text = (PROJECT / "docs" / "cli.md").read_text()
     environment = os.environ | {"COLUMNS": "200"}

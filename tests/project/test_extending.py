@@ -1,6 +1,6 @@
-"""Point 15 of issue 12: what docs/extending.md says is true.
+"""What docs/extending.md says is true (issue 12, point 15).
 
-A copy of the package gets one more reader, layer type, layout and writer, in the way that the page says; all verbs
+A copy of the package gets an additional reader, layer type, layout and writer, as the page describes, and all verbs
 then use them. The writer is the page's own text; the others are the files in ``extending`` that the page names.
 """
 

@@ -1,4 +1,4 @@
-"""Which module may import which; what must not be loaded; what start-up costs."""
+"""Which module may import which, what must not be loaded, and what start-up costs."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""The samples run, and are what genuine Keras wrote."""
+"""The samples run, and contain what genuine Keras wrote."""
 
 import subprocess
 import sys

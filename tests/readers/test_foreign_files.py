@@ -1,4 +1,4 @@
-"""Point 14 of issue 12: files of neighbouring formats are called what they are, with the way back to a Keras file."""
+"""Files of neighbouring formats are identified, with the way back to a Keras file (issue 12, point 14)."""
 
 import pytest
 

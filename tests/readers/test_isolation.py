@@ -1,4 +1,4 @@
-"""The process that reads HDF5: its end is an error, the next file is read, and it can open nothing."""
+"""The process that reads HDF5: if it ends, that is an error, the next file is read, and it can open nothing."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Point 9 of issue 12: names and order of a file that say two things; arrays of a `.h5` that no layer lists."""
+"""Files whose names and order disagree; arrays of a `.h5` that no layer lists (issue 12, point 9)."""
 
 import json
 import shutil

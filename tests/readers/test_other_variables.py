@@ -1,4 +1,4 @@
-"""Point 14 of issue 12: metrics, counters and slots of TensorFlow's files are not counted as other layers'."""
+"""Metrics, counters and slots of TensorFlow's files are not counted as other layers' (issue 12, point 14)."""
 
 from collections import Counter
 

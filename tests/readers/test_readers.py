@@ -1,4 +1,4 @@
-"""What a file is, is told by its content; impostors are named; nothing but the file is opened."""
+"""A file is identified by its content; impostors are named; nothing but the file is opened."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Architecture in one file, weights in the other; and KerasHub presets, which are folders of both."""
+"""Architecture in one file and weights in another; and KerasHub presets, which are folders of both."""
 
 import json
 import re

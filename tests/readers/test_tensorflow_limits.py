@@ -1,4 +1,4 @@
-"""Point 14 of issue 12: TensorFlow's limits stand with the others, `--trust` lifts them, and their words say so."""
+"""TensorFlow's limits are with the others, `--trust` lifts them, and messages say so (issue 12, point 14)."""
 
 import struct
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""``--module``: one file, torch alone, formatted, loads its target strictly and computes the same."""
+"""``--module``: one formatted file that needs only torch, loads its target strictly and computes the same."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Runs makers of ../shared/cases in one process: ``OUT CASES_FOLDER NAME...``; writes ``OUT/NN`` of each.
+"""Runs scripts of ../shared/cases in one process: ``OUT CASES_FOLDER NAME...``; writes ``OUT/NN`` for each.
 
 What each attention layer of the models of ``15_role_names`` computes goes into ``OUT/outputs.npz``.
 """

@@ -1,4 +1,4 @@
-"""The command line as a user has it: a process of its own."""
+"""The command line as users run it: a process of its own."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Where everything is on this machine, and what it means that a part of it is missing."""
+"""Where everything is on this machine, and what happens if a part of it is missing."""
 
 import os
 from pathlib import Path

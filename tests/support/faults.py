@@ -1,4 +1,4 @@
-"""Runs of the command that something happens to, for ``test_faults``."""
+"""Runs of the command during which something goes wrong, for ``test_faults``."""
 
 import os
 import signal

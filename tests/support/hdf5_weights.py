@@ -1,4 +1,4 @@
-"""Weights in HDF5 of any size, made here and at once."""
+"""Weights in HDF5 of any size, made here and instantly."""
 
 import h5py
 import numpy as np

@@ -3,7 +3,7 @@
     python tests/support/hostile_cases.py SET RESULT.json [0/2]
 
 SET is a folder that ``make_hostile.py`` wrote. The processes are forked from this one, so that Python and NumPy start
-once. The kernel tells (inotify) when a file that is none of the case's is opened, by whatever code.
+once. The kernel reports (inotify) when a file that does not belong to the case is opened, by whatever code.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
     python tests/support/hostile_table.py
 
-Keras' column is from ``../shared/hostile/keras_outcomes.md``; ours is measured now.
+Keras' column is from ``../shared/hostile/keras_outcomes.md``; ours is measured when the script runs.
 """
 
 import json

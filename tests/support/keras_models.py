@@ -1,7 +1,7 @@
 """Saves models with the installed Keras, in every format, with its outputs: `python keras_models.py FOLDER`.
 
-Shapes that the corpus does not have: a layer shared with a nested model, a tied nested encoder, the same user name
-twice, lists and dicts of layers, names that need care in keys.
+The models are of kinds that the corpus lacks: a layer shared with a nested model, a tied nested encoder, the same user
+name twice, lists and dicts of layers, names that need care in keys.
 """
 
 import os

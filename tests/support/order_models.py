@@ -1,6 +1,6 @@
 """Saves models whose order is unusual, with the installed Keras: `python order_models.py FOLDER`.
 
-Every one as `.keras`, `.weights.h5` and, where Keras can, `.h5`; `kernels.npz` has the query kernels by layer.
+Each is saved as `.keras`, `.weights.h5` and, if Keras can, `.h5`; `kernels.npz` has the query kernels by layer.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Genuine files of classes of a user's own, and what a live layer of such a class becomes. ``OUT`` is a folder.
+"""Genuine files with users' own classes, and what a live layer of such a class becomes. ``OUT`` is a folder.
 
 Run in a process of its own, as TensorFlow stays loaded.
 """

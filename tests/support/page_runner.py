@@ -1,4 +1,4 @@
-"""Runs a page's blocks in order: Python in one namespace, commands by bash, with what they print in a file each.
+"""Runs a page's blocks in order: Python in one namespace, commands in bash, each with its output in a file.
 
 Steps come as JSON through standard input: ``["python", code]`` and ``["console", command, file]``.
 """

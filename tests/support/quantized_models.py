@@ -3,9 +3,9 @@
 `python tests/support/quantized_models.py FOLDER [MODEL…]`, under the Keras in question (3.11 or later, on TensorFlow). Besides
 the files it writes `expected.npz`: for each model and projection
 
-- `kernel`: dequantized by Keras' own operations, or the stored one of float8; of LoRA, Keras' own merged kernel;
-- `answer`: what the projection, called by genuine Keras, makes of an identity, without the bias: its kernel as far as
-  Keras' arithmetic goes, whatever way it takes. Of float8 it is rounded, and left out.
+- `kernel`: dequantized by Keras' own operations; for float8 the stored one; for LoRA, Keras' own merged kernel;
+- `answer`: what genuine Keras' projection returns for an identity, without the bias: its kernel, as exactly as Keras'
+  arithmetic allows, whichever path it takes. For float8 it is rounded, and left out.
 
 and for each model `query`, `key`, `value`, `output`, `scores` of a call.
 """

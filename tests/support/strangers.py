@@ -1,4 +1,4 @@
-"""Names that a stranger may give to files and layers, for whatever writes them somewhere."""
+"""Names that a stranger may give to files and layers, for everything that writes them somewhere."""
 
 # No "/" in them: each can be the name of a file.
 NAMES = (

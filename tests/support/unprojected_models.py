@@ -1,6 +1,6 @@
 """Saves models of ``Attention`` and ``AdditiveAttention`` with the installed Keras: `python unprojected_models.py FOLDER`.
 
-Weights are random: fresh ones are all 1, and would hide an exchange. Outputs are in ``outputs.npz``.
+Weights are random, because fresh ones are all 1 and would hide an exchange. Outputs are in ``outputs.npz``.
 """
 
 import os

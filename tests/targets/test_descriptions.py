@@ -1,4 +1,4 @@
-"""Points 6 and 11 of issue 12: what a target says of itself is proven like its numbers, and costs nothing to refuse."""
+"""A target's description is proven like its numbers, and refusing it costs nothing (issue 12, points 6 and 11)."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Points 11 and 13 of issue 12: files of ``torch.save`` as people have them, and as a stranger makes them."""
+"""Files of ``torch.save`` as people have them, and as a stranger makes them (issue 12, points 11 and 13)."""
 
 import argparse
 import io

@@ -1,4 +1,4 @@
-"""Numbers flow in blocks: memory is bounded whatever a tensor's size, and an error on the way leaves nothing behind."""
+"""Numbers flow in blocks: memory is bounded whatever a tensor's size, and an error midway leaves nothing behind."""
 
 import errno
 import tracemalloc

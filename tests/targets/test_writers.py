@@ -1,4 +1,4 @@
-"""Targets: read by the official libraries, reproducible, complete or absent."""
+"""Targets are read by the official libraries, reproducible, and either complete or absent."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The reference that is Keras itself: in a process of its own, on each backend, and able to disagree."""
+"""Keras itself as the reference: in a process of its own, on each backend, and able to disagree."""
 
 import importlib.util
 import subprocess

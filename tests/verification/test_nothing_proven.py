@@ -1,4 +1,4 @@
-"""Point 12 of issue 12: nothing is *proven* where no layer is named: an empty list is refused wherever it stands."""
+"""Nothing is *proven* if no layer is named: an empty list is refused everywhere (issue 12, point 12)."""
 
 import json
 

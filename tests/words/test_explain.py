@@ -1,4 +1,4 @@
-"""Point 15 of issue 12: ``explain`` takes every layer that a layout takes; a gate was a KeyError."""
+"""``explain`` accepts every layer that a layout accepts; a gate was a KeyError (issue 12, point 15)."""
 
 import re
 

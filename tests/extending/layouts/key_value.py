@@ -1,6 +1,6 @@
 """Layout ``key-value``: key and value stacked in one ``nn.Linear``, as encoder-decoder models cache them.
 
-An example of docs/extending.md; ``modules.py`` beside this folder has its module.
+An example of docs/extending.md; its module is in ``modules.py``, next to this folder.
 """
 
 from ..records.layer import AttentionLayer
