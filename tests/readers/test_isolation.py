@@ -37,8 +37,8 @@ def killed_by(number, monkeypatch):
 
     def ask(request, fetch):
         def deadly(start, size):
-            process._worker.process.send_signal(number)
-            process._worker.process.wait()
+            process._reader.child.popen.send_signal(number)
+            process._reader.child.popen.wait()
             return fetch(start, size)
 
         return told(request, deadly)
@@ -67,7 +67,7 @@ def test_a_process_that_takes_too_long_is_named_with_the_option_that_lets_it(tmp
 def test_one_process_serves_many_files_and_threads(samples, tmp_path):
     numbers = chunked(tmp_path / "x.weights.h5", compression="gzip", shuffle=True, fletcher32=True)
     (variable,) = read(tmp_path / "x.weights.h5").variables
-    first = process._worker.process.pid
+    first = process._reader.child.popen.pid
     found = []
     threads = [threading.Thread(target=lambda: found.append(variable.read())) for _ in range(8)]
     for thread in threads:
@@ -76,7 +76,7 @@ def test_one_process_serves_many_files_and_threads(samples, tmp_path):
         thread.join()
     assert len(found) == 8 and all(np.array_equal(array, numbers) for array in found)
     read(samples / "encoder.weights.h5")
-    assert process._worker.process.pid == first
+    assert process._reader.child.popen.pid == first
 
 
 def test_the_process_cannot_open_files(tmp_path):
@@ -105,7 +105,7 @@ for attempt in (lambda: h5py.File(content)["out"][0], lambda: open(secret), lamb
 
 
 def test_plugins_are_off_and_nothing_of_the_environment_gets_in(monkeypatch, samples):
-    process._worker.stop()
+    process._reader.stop()
     for name in ("HDF5_PLUGIN_PATH", "HDF5_DRIVER", "PYTHONPATH", "PYTHONSTARTUP"):
         monkeypatch.setenv(name, "/elsewhere")
     seen = {}
@@ -120,17 +120,17 @@ def test_plugins_are_off_and_nothing_of_the_environment_gets_in(monkeypatch, sam
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_has_a_process_of_its_own(samples):
     read(samples / "encoder.weights.h5")
-    ours = process._worker.process.pid
+    ours = process._reader.child.popen.pid
     pid = os.fork()
     if not pid:
         with suppress(BaseException):
             read(samples / "encoder.weights.h5")
-            other = process._worker.process.pid
-            process._worker.stop()
+            other = process._reader.child.popen.pid
+            process._reader.stop()
             os._exit(0 if other != ours else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert read(samples / "encoder.weights.h5").variables and process._worker.process.pid == ours
+    assert read(samples / "encoder.weights.h5").variables and process._reader.child.popen.pid == ours
 
 
 def test_an_error_in_the_middle_of_an_exchange_does_not_spoil_the_next(tmp_path, samples, monkeypatch):
@@ -190,7 +190,7 @@ def test_a_process_that_was_stopped_is_given_up(samples, tmp_path, monkeypatch):
 
         def ask(request, fetch):
             def stopping(start, size):
-                process._worker.process.send_signal(signal.SIGSTOP)
+                process._reader.child.popen.send_signal(signal.SIGSTOP)
                 return fetch(start, size)
 
             return told(request, stopping)

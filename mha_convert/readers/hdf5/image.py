@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ReadError, printable, reason
+from ...files.child.messages import Message
+from ...files.child.process import Ended
 from ...files.hdf5.process import ask, why_ended
 from ...files.limits import Limits, limits, way_on
 from ...files.locations import fetch, is_remote, open_binary, size_of
@@ -55,39 +57,38 @@ class Hdf5Image:
         """The image's root group, with all below it, or down to ``depth`` groups; damage is a ``ReadError``."""
         seconds = self.limits.seconds and self.limits.seconds + min(self.length, MOST_STRUCTURE) / STRUCTURE_SPEED
         request = {"do": "tree", "depth": depth or self.limits.depth + 1, "limits": asdict(self.limits)}
-        answer, _ = self.ask(request, self.limits.memory, seconds)
-        yield Hdf5Group(self, "", answer["tree"])
+        answer = self.ask(request, self.limits.memory, seconds)
+        yield Hdf5Group(self, "", answer.words["tree"])
 
     def array(self, path: str, size: int, work: int) -> bytes:
         """The bytes of an array that does not lie in one piece; ``work`` bytes are in memory while it is read."""
         seconds = self.limits.seconds and self.limits.seconds + work / self.limits.speed
-        _, content = self.ask(
-            {"do": "array", "path": path}, self.limits.memory and self.limits.memory + 3 * work, seconds
-        )
+        memory = self.limits.memory and self.limits.memory + 3 * work
+        (content,) = self.ask({"do": "array", "path": path}, memory, seconds).blocks
         if len(content) != size:
             raise refusal(self.path, {"kind": "damaged", "fact": f"gave {len(content)} bytes, expected {size}"}, path)
         return content
 
-    def ask(self, request: Mapping[str, Any], memory: int, seconds: float) -> tuple[dict[str, Any], bytes]:
+    def ask(self, request: Mapping[str, Any], memory: int, seconds: float) -> Message:
         """Ask the process that reads HDF5; its end is an error like any other."""
         subject = f"dataset '{printable(request['path'])}'" if "path" in request else ""
         try:
             with self.stream() as source:
                 message = {**request, "size": self.length, "memory": memory, "seconds": seconds}
-                answer, content = ask(message, source)
-        except EOFError as error:
-            kind, fact = why_ended(error.args[0], seconds)
+                answer = ask(message, source)
+        except Ended as error:
+            kind, fact = why_ended(error, seconds)
             raise refusal(self.path, {"kind": kind, "fact": fact}, subject) from error
         except OSError as error:
             raise ReadError(
                 f"{self.path}: cannot be read: {reason(error)}. Check the disk, or copy it again."
             ) from error
-        if answer.get("memory"):
+        if answer.words.get("memory"):
             fact = f"takes the HDF5 library more than {memory >> 20} MB to read"
             raise refusal(self.path, {"kind": "limit", "fact": fact}, subject)
-        if "refused" in answer:
-            raise refusal(self.path, answer["refused"], subject)
-        return answer, content
+        if "refused" in answer.words:
+            raise refusal(self.path, answer.words["refused"], subject)
+        return answer
 
     @contextmanager
     def stream(self) -> Iterator[Callable[[int, int], bytes]]:
