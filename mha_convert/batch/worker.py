@@ -15,7 +15,7 @@ from .. import __version__
 from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
 from ..files.child.messages import Channel, to_parent
 from ..files.hdf5.process import start
-from ..files.locations import is_remote, is_url, locate, open_binary
+from ..files.locations import is_url, locate, open_binary
 from .files import forget_listings, sha256_of, state_of, stream_sha256
 from .record import FINISHED, Outcome, SourceReport
 from .settings import FILES
@@ -126,7 +126,7 @@ def make_folder(target: str) -> None:
     """The target's folder; it stays also where the source is refused, as another worker may be about to use it."""
     folder = locate(target).parent
     try:
-        if not is_remote(folder):
+        if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WriteError(f"{folder}: cannot be made: {reason(error)}. Give another --out.") from error

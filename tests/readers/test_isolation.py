@@ -17,7 +17,8 @@ import pytest
 from mha_convert import read
 from mha_convert.errors import ReadError
 from mha_convert.files.hdf5 import process
-from mha_convert.files.limits import RAISE, STRANGER, TRUSTED, limits, trusting
+from mha_convert.files.limits import NO_MODEL, RAISE, STRANGER
+from mha_convert.files.source import Source
 from mha_convert.readers.hdf5 import image as _hdf5
 from mha_convert.readers.hdf5.image import Hdf5Image
 
@@ -136,11 +137,11 @@ def test_a_fork_has_a_process_of_its_own(samples):
 def test_an_error_in_the_middle_of_an_exchange_does_not_spoil_the_next(tmp_path, samples, monkeypatch):
     """Another program cuts the file off after its length was asked for."""
     chunked(tmp_path / "x.weights.h5")
-    image = Hdf5Image(tmp_path / "x.weights.h5")
+    image = Hdf5Image(Source(tmp_path / "x.weights.h5"))
     size = image.length
     os.truncate(tmp_path / "x.weights.h5", 700)
     with monkeypatch.context() as patch:
-        patch.setattr(_hdf5, "size_of", lambda path: size)
+        patch.setattr(Source, "size", lambda source: size)
         with pytest.raises(ReadError, match="became shorter"), image.open():
             raise AssertionError
     copy = shutil.copy(samples / "encoder.weights.h5", tmp_path / "y.weights.h5")
@@ -156,12 +157,25 @@ def test_trust_lifts_what_the_message_says(tmp_path, monkeypatch):
     assert len(read(tmp_path / "x.weights.h5", trust=True).variables) == 1
 
 
-def test_trust_holds_for_one_file():
-    with trusting(True):
-        assert limits() == TRUSTED
-        with trusting(False):
-            assert limits() == STRANGER
-    assert limits() == STRANGER
+def test_trust_holds_for_one_file(tmp_path, monkeypatch):
+    """Also for what is read of it later, and for no other that is described meanwhile."""
+    chunked(tmp_path / "x.weights.h5")
+    monkeypatch.setattr("mha_convert.files.limits.STRANGER", replace(STRANGER, objects=2))
+    (trusted,) = read(tmp_path / "x.weights.h5", trust=True).variables
+    with pytest.raises(ReadError, match="groups and arrays") as caught:
+        read(tmp_path / "x.weights.h5")
+    assert RAISE in str(caught.value)
+    assert trusted.read().shape == (20, 30)
+
+
+def test_a_limit_that_trust_does_not_lift_does_not_name_it_when_arrays_are_read(tmp_path, monkeypatch):
+    chunked(tmp_path / "x.weights.h5")
+    (trusted,) = read(tmp_path / "x.weights.h5", trust=True).variables
+    (other,) = read(tmp_path / "x.weights.h5").variables
+    killed_by(signal.SIGXCPU, monkeypatch)
+    for variable, next_step in ((trusted, NO_MODEL), (other, RAISE)):
+        with pytest.raises(ReadError, match=next_step.replace("(", r"\(").replace(")", r"\)")):
+            variable.read()
 
 
 def test_links_in_a_folder_do_not_lead_out_of_it_but_in_the_cache_of_a_hub(samples, tmp_path):
