@@ -513,3 +513,11 @@ def test_a_process_that_died_while_it_waited_is_replaced_and_leaves_no_pipe():
     assert dead.popen.stdin.closed and dead.popen.stdout.closed
     kept.end()
     assert other.popen.stdin.closed
+
+
+def test_a_process_that_is_asked_nothing_ends_by_itself():
+    """While a thread of it still waits for a task."""
+    code = "from mha_convert.batch import worker; worker.IDLE = 0.2; worker.main()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.wait(60) == 0
+    assert process.communicate() == (None, b"")

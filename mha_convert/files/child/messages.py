@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import struct
-import sys
 from collections.abc import Mapping
 from typing import IO, Any, NamedTuple
 
@@ -60,6 +59,6 @@ class Channel:
 def to_parent() -> Channel:
     """The child's end. From here on whatever prints goes to stderr, and Ctrl-C is the parent's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    out = os.fdopen(os.dup(1), "wb")
+    source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")  # Python cannot end while a thread reads stdin
     os.dup2(2, 1)
-    return Channel(sys.stdin.buffer, out)
+    return Channel(source, out)
