@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def randomise(model, seed):
-    """Give every weight, biases too, a value that is not special."""
+    """Set every weight, including biases, to random values (around 1 for gamma)."""
     random = np.random.default_rng(seed)
     for weight in model.weights:
         weight.assign(0.4 * random.standard_normal(weight.shape) + (1 if weight.name == "gamma" else 0))

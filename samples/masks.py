@@ -1,7 +1,7 @@
 """A Keras decoder's masks in PyTorch: the padding mask of its embedding, and the causal mask of its first layer.
 
-Keras passes an ``Embedding(mask_zero=True)``'s mask along without a word: as the query's and the value's mask.
-``to_attn_mask`` turns all of them into the one ``attn_mask`` that gives Keras' result, in padded rows, too.
+Keras silently passes the mask of ``Embedding(mask_zero=True)`` on, as the mask of the query and of the value.
+``to_attn_mask`` turns all masks into the one ``attn_mask`` that gives Keras' result, in padded rows as well.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """``MultiHeadAttention(num_heads=6, key_dim=4)`` on inputs of width 4 becomes ``nn.MultiheadAttention(24, 6)``.
 
 Six heads of four numbers are 24, and the inputs are 4 wide: PyTorch alone refuses ``nn.MultiheadAttention(4, 6)``.
-A linear layer in front and one behind carry Keras' kernels, and the output is back in four features.
+A linear layer before it and one after it carry Keras' kernels, and the output has four features again.
 """
 
 import tempfile

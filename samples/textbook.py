@@ -1,7 +1,7 @@
-"""Textbook self-attention, a Keras layer and a PyTorch module: the same numbers, once the differences are known.
+"""Textbook self-attention, a Keras layer and a PyTorch module give the same numbers, once the differences are known.
 
-The textbook has no parameters: scores of the input with itself, softmax(x xᵀ / sqrt(4)) x. A Keras layer is that if
-its four kernels are identities, and the converted PyTorch module is that Keras layer.
+Textbook self-attention has no parameters: softmax(x xᵀ / sqrt(4)) x. A Keras layer computes the same if its four
+kernels are identities, and the converted PyTorch module computes what that Keras layer computes.
 """
 
 import tempfile

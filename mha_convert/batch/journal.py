@@ -71,7 +71,7 @@ class Journal:
     def write(self, report: SourceReport) -> None:
         """One line, on its way to the disk before the next source is looked at."""
         try:
-            self.file.write(json.dumps(report.as_json()).encode() + b"\n")
+            self.file.write(json.dumps(report.to_dict()).encode() + b"\n")
             self.file.flush()
         except OSError as error:
             raise WriteError(f"{self.place}: cannot be written: {reason(error)}. Free space, and --resume.") from error

@@ -5,12 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from ..errors import printable
+from ..words.documents import schema_of
+
 Outcome = Literal["converted", "no attention", "refused", "crashed"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 FINISHED: tuple[Outcome, ...] = ("converted", "no attention")  # what a resumed run leaves as it is
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+CONVERTED: Outcome = "converted"
+SCHEMA = schema_of("source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SourceReport:
     """What became of one source.
 
@@ -36,6 +43,7 @@ class SourceReport:
         seconds: the conversion took, with reading and writing.
         peak_memory: bytes in the process that converted, at most; None where the system does not tell.
         version: of this package.
+        schema: of the line, see ``mha_convert/schemas``.
     """
 
     source: str
@@ -58,9 +66,55 @@ class SourceReport:
     peak_memory: int | None = None
     version: str = ""
 
-    def as_json(self) -> dict[str, Any]:
+    schema: str = SCHEMA
+
+    def __repr__(self) -> str:
+        """One line: the source and what became of it."""
+        return f"<SourceReport '{printable(self.source, 80)}': {printable(verdict(self))}>"
+
+    def to_dict(self) -> dict[str, Any]:
         """The line of ``report.jsonl``."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {"schema": self.schema, **{name: getattr(self, name) for name in self.__slots__}}
+
+    def to_text(self) -> str:
+        """What ``batch`` prints when the source is done."""
+        return line(self)
+
+
+def line(report: SourceReport) -> str:
+    """One source in one line."""
+    source = printable(report.source)
+    if report.outcome == CONVERTED:
+        return f"converted {source} ({layers_proven(report)}, {report.seconds:.1f} s)"
+    return f"{report.outcome}: {source}" if report.outcome in FINISHED else f"{report.outcome}: {failure(report)}"
+
+
+def verdict(report: SourceReport) -> str:
+    """What became of the source, without its name."""
+    if report.outcome == CONVERTED:
+        return f"converted, {layers_proven(report)}"
+    return ", ".join((report.outcome, *([report.error["kind"]] if report.error else [])))
+
+
+def layers_proven(report: SourceReport) -> str:
+    """How many layers, and how far they are proven."""
+    return f"{len(report.layers)} layer{'s' * (len(report.layers) != 1)}, {proof_of(report)}"
+
+
+def proof_of(report: SourceReport) -> str:
+    """Whether its layers are proven, and which of them only as rows of ``--attention`` describe them."""
+    if not report.proven:
+        return "NOT PROVEN"
+    described = len(report.as_described)
+    count = f"{described} of them " if described < len(report.layers) else ""
+    return f"proven, {count}as --attention describes them" if described else "proven"
+
+
+def failure(report: SourceReport) -> str:
+    """The error of a source, which begins with its name."""
+    message = printable((report.error or {}).get("message", ""), 2000)
+    source = printable(report.source)
+    return message if message.startswith(source) else f"{source}: {message}"
 
 
 def is_text(value: Any) -> bool:
@@ -93,6 +147,7 @@ def is_layers(value: Any) -> bool:
 
 # What of a line is used again, whoever wrote it; None is allowed where a record may have it.
 FORMS: dict[str, Callable[[Any], bool]] = {
+    "schema": lambda value: value == SCHEMA,
     "source": is_text,
     "target": lambda value: value is None or is_text(value),
     "outcome": lambda value: value in OUTCOMES,

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import printable
+from ..words.documents import document
 from ..words.table import Document, Table
-from .record import FINISHED, OUTCOMES, Outcome, SourceReport
+from .record import CONVERTED, FINISHED, OUTCOMES, SourceReport
 
 NAMED = 3  # sources of a kind of failure, unless all are asked for
-CONVERTED: Outcome = "converted"
 
 
 @dataclass
@@ -68,31 +68,6 @@ def fact(report: SourceReport) -> str:
     return message.removeprefix(f"{report.source}: ").replace(report.source, "SOURCE")
 
 
-def line(report: SourceReport) -> str:
-    """One source in one line."""
-    source = printable(report.source)
-    if report.outcome == CONVERTED:
-        count = f"{len(report.layers)} layer{'s' * (len(report.layers) != 1)}"
-        return f"converted {source} ({count}, {verdict(report)}, {report.seconds:.1f} s)"
-    return f"{report.outcome}: {source}" if report.outcome in FINISHED else f"{report.outcome}: {failure(report)}"
-
-
-def verdict(report: SourceReport) -> str:
-    """Whether its layers are proven, and which of them only as rows of ``--attention`` describe them."""
-    if not report.proven:
-        return "NOT PROVEN"
-    described = len(report.as_described)
-    count = f"{described} of them " if described < len(report.layers) else ""
-    return f"proven, {count}as --attention describes them" if described else "proven"
-
-
-def failure(report: SourceReport) -> str:
-    """The error of a source, which begins with its name."""
-    message = printable((report.error or {}).get("message", ""), 2000)
-    source = printable(report.source)
-    return message if message.startswith(source) else f"{source}: {message}"
-
-
 def summary_as_text(summary: Summary, *, earlier: int = 0, left: int = 0, every: bool = False) -> Document:
     """The table at a run's end, and the failures by kind."""
     rows = tuple((outcome, f"{summary.outcomes[outcome]:,}") for outcome in OUTCOMES)
@@ -127,7 +102,12 @@ def by_number(entry: tuple[tuple[str, str, str], list[str]]) -> tuple[int, tuple
 
 
 def summary_as_json(summary: Summary, *, earlier: int = 0, left: int = 0) -> dict[str, Any]:
-    """The stable form."""
+    """The document of a run: the last line of ``batch --json``, and what ``report --json`` prints."""
+    return document("summary", {"summary": counts_as_json(summary, earlier, left)})
+
+
+def counts_as_json(summary: Summary, earlier: int, left: int) -> dict[str, Any]:
+    """The counts, and the failures by kind."""
     return {
         "outcomes": {outcome: summary.outcomes[outcome] for outcome in OUTCOMES},
         "earlier": earlier,

@@ -41,7 +41,7 @@ def main() -> None:
         while True:
             task = tasks.get(timeout=IDLE)
             os.environ.setdefault("OMP_NUM_THREADS", str(task["threads"]))  # read when torch is loaded
-            parent.say(convert_task(task).as_json())
+            parent.say(convert_task(task).to_dict())
 
 
 def listen(parent: Channel, tasks: "queue.SimpleQueue[dict[str, Any]]") -> None:

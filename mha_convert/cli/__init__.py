@@ -10,10 +10,11 @@ import sys
 
 from ..errors import MhaConvertError
 from . import batch
-from .screen import fail
+from .screen import fail, print_error, wants_json
 from .verbs import app
 
 __all__ = ["app", "batch", "main"]
+WRONG_USAGE = 2
 
 
 def main() -> None:
@@ -27,11 +28,19 @@ def main() -> None:
     try:
         app()
     except MhaConvertError as error:
-        fail(str(error))
+        fail(type(error).__name__, str(error))
+    except SystemExit as end:
+        wrong = end.__context__  # typer has printed what is wrong with the command, and ends with 2
+        if end.code == WRONG_USAGE and wrong is not None and wants_json():
+            print_error("UsageError", getattr(wrong, "format_message", wrong.__str__)())
+        raise
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise  # a broken pipe is none of our business: __main__ ends in silence
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - what is left of the output has nowhere to go
-        fail("Standard output: no space left on the device. Free space or print elsewhere.")
+        fail("OSError", "Standard output: no space left on the device. Free space or print elsewhere.")
     except MemoryError:
-        fail("There is not enough memory for this layer. Give --layout linear, or one layer at a time with --layer.")
+        fail(
+            "MemoryError",
+            "There is not enough memory for this layer. Give --layout linear, or one layer at a time with --layer.",
+        )

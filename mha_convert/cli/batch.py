@@ -1,7 +1,6 @@
 """The verbs for many files: ``batch``, and ``report`` of what it did."""
 
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -81,7 +80,7 @@ def batch(
             shown(done)
     left = total - summary.total
     if as_json:
-        typer.echo(json.dumps({"summary": summary_as_json(summary, earlier=len(planned.finished), left=left)}))
+        print_json(summary_as_json(summary, earlier=len(planned.finished), left=left), indent=None)
     elif not quiet:
         show(summary_as_text(summary, earlier=len(planned.finished), left=left))
     if summary.has_failed:
@@ -110,11 +109,10 @@ def report(
 @contextmanager
 def batch_progress(total: int, quiet: bool, as_json: bool) -> "Iterator[Callable[[SourceReport], None]]":
     """Shows each source as it ends: lines of JSON; a bar with failures above it on a terminal; else plain lines."""
-    from ..batch.record import FINISHED
-    from ..batch.summary import failure, line
+    from ..batch.record import FINISHED, failure, line
 
     if as_json:
-        yield lambda report: typer.echo(json.dumps(report.as_json()))
+        yield lambda report: print_json(report.to_dict(), indent=None)
     elif quiet:
         yield lambda report: None if report.outcome in FINISHED else typer.echo(failure(report), err=True)
     elif sys.stderr.isatty():

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..words.table import Document
 
 
-def print_json(document: dict[str, Any]) -> None:
-    """One JSON document on standard output."""
-    typer.echo(json.dumps(document, indent=2, allow_nan=False))
+def print_json(document: dict[str, Any], indent: int | None = 2) -> None:
+    """One JSON document on standard output; in one line without ``indent``."""
+    typer.echo(json.dumps(document, indent=indent, allow_nan=False))
 
 
 def show(document: "Document") -> None:
@@ -79,8 +79,7 @@ def bar_of_files(total: int) -> "Iterator[Callable[[SourceReport], None]]":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
-    from ..batch.record import FINISHED
-    from ..batch.summary import line
+    from ..batch.record import FINISHED, line
 
     columns = (
         TextColumn("converting"),
@@ -103,7 +102,24 @@ def bar_of_files(total: int) -> "Iterator[Callable[[SourceReport], None]]":
         yield shown
 
 
-def fail(text: str) -> NoReturn:
-    """One line on standard error, and exit code 1; paths may hold anything, so all of it is escaped."""
+def fail(kind: str, text: str) -> NoReturn:
+    """One line on standard error, with ``--json`` a document as well, and exit code 1.
+
+    Paths may hold anything, so all of the line is escaped.
+    """
     typer.echo(f"error: {printable(text, limit=10_000)}", err=True)
+    if wants_json():
+        print_error(kind, text)
     sys.exit(1)
+
+
+def wants_json() -> bool:
+    """Whether the command asks for JSON: also where its options could not be read."""
+    return "--json" in sys.argv[1:]
+
+
+def print_error(kind: str, text: str) -> None:
+    """The document of an error; in one line for ``batch``, whose lines are documents."""
+    from ..words.documents import error_document
+
+    print_json(error_document(kind, text), indent=None if sys.argv[1:2] == ["batch"] else 2)

@@ -1,13 +1,16 @@
 """The verbs for one file. Each parses, calls the library and prints its result."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..options import ConvertOptions, LayoutOptions, MatchOptions, PlanOptions, ProofOptions, SourceOptions
 from .options import Json, Overwrite, Proof, Source, taking
 from .screen import print_json, progress, show
+
+if TYPE_CHECKING:
+    from ..records.face import Face
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
@@ -52,10 +55,8 @@ def inspect(source: Source, *, as_json: Json = False, **options: Any) -> None:
     """List the attention layers of a saved Keras model, with their sizes and what each layout adds."""
     start_hdf5()
     from ..inspection import inspect_file
-    from ..words.inspection import inspection_as_json, inspection_as_text
 
-    found = inspect_file(source, **options)
-    answer(found, inspection_as_json, inspection_as_text, as_json)
+    answer(inspect_file(source, **options), as_json)
 
 
 @app.command(
@@ -94,7 +95,6 @@ def convert(
     from ..pipeline import convert_file
     from ..readers import SUFFIXES
     from ..targets.names import default_target
-    from ..words.conversion import report_as_json, report_as_text
 
     if "like" in options and {"prefix", "renames"} & options.keys():
         raise typer.BadParameter("--like gives the names itself; leave out --prefix and --rename.")
@@ -107,7 +107,7 @@ def convert(
             on_progress=on_progress,
             **options,
         )
-    answer(result, report_as_json, report_as_text, as_json)
+    answer(result, as_json)
 
 
 @app.command(epilog=example("mha-convert keys model.keras --layout bert --prefix 'bert.encoder.{name}'"))
@@ -116,9 +116,8 @@ def keys(source: Source, *, as_json: Json = False, **options: Any) -> None:
     """Show the keys that convert would write, with their shapes and what each is made of; nothing is written."""
     start_hdf5()
     from ..pipeline import plan_file
-    from ..words.conversion import keys_as_json, keys_as_text
 
-    answer(plan_file(source, **options), keys_as_json, keys_as_text, as_json)
+    answer(plan_file(source, **options), as_json)
 
 
 @app.command(epilog=example("mha-convert match model.keras my_model.pt --rules my_model.rename.toml"))
@@ -148,7 +147,6 @@ def match(
     start_hdf5()
     from ..keys.proposal import all_matched, write_rules
     from ..pipeline import match_file
-    from ..words.conversion import alignment_as_json, alignment_as_text
 
     found = match_file(source, like, **options)
     written = (
@@ -156,11 +154,10 @@ def match(
         and found.pairs
         and write_rules(found, source, rules, attention=options.get("attention", ()), overwrite=overwrite)
     )
-    if as_json:
-        print_json(alignment_as_json(found))
-    else:
-        steps = [f"Rules: {rules}. Edit them, then: {written}"] if written else []
-        show([*alignment_as_text(found), *steps])
+    if found.pairs or not as_json:  # one document, which is the error's where there is no match
+        answer(found, as_json)
+    if written and not as_json:
+        show([f"Rules: {rules}. Edit them, then: {written}"])
     if not found.pairs:
         all_matched(found, like)  # is the error
 
@@ -180,11 +177,10 @@ def verify(
     """Prove an existing target against its source, by reading both files again."""
     start_hdf5()
     from ..pipeline import verify_file
-    from ..words.conversion import report_as_json, report_as_text
 
     with progress(as_json) as on_progress:
         result = verify_file(source, target, reference=reference, on_progress=on_progress, **options)
-    answer(result, report_as_json, report_as_text, as_json)
+    answer(result, as_json)
 
 
 @app.command(epilog=example("mha-convert explain model.keras encoder/attn"))
@@ -201,17 +197,18 @@ def explain(
     """Explain how a layer's arrays become PyTorch tensors: formula, shapes, traps, and how to load and call it."""
     start_hdf5()
     from ..pipeline import explain_file
-    from ..words.explanation import explanation_as_json, explanation_as_text
 
-    answer(explain_file(source, layer, **options), explanation_as_json, explanation_as_text, as_json)
+    answer(explain_file(source, layer, **options), as_json)
 
 
-def answer(record: Any, as_dict: Any, as_text: Any, as_json: bool) -> None:
+def answer(record: "Face", as_json: bool) -> None:
     """Print what a verb found, as a JSON document or for people."""
     if as_json:
-        print_json(as_dict(record))
+        print_json(record.to_dict())
     else:
-        show(as_text(record))
+        from ..words.faces import parts
+
+        show(parts(record))
 
 
 def start_hdf5() -> None:

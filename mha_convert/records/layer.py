@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from .face import Face
 from .source import Variable
 
 Score = Literal["dot", "concat", "additive"]
@@ -45,8 +46,8 @@ class AttentionRow:
         return self.scale is None and ends == ("q", "k", "v", "o")
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+@dataclass(frozen=True, slots=True, repr=False)
+class Projection(Face):
     """One ``EinsumDense`` of an attention layer, in Keras' own orientation."""
 
     kernel: Variable
@@ -58,8 +59,8 @@ class Projection:
         return (self.kernel,) if self.bias is None else (self.kernel, self.bias)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionLayer:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AttentionLayer(Face):
     """A Keras attention layer with four projections, whatever file it came from.
 
     Kernels: query ``(features, heads, key_dim)``, key and value ``(features, key heads, key_dim or value_dim)``,
@@ -257,8 +258,8 @@ class StoredAsIs:
         return sum(variable.size for variable in self.variables)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnprojectedAttention(StoredAsIs):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class UnprojectedAttention(StoredAsIs, Face):
     """``keras.layers.Attention`` or ``AdditiveAttention`` (``kind``): one head, no projections, one or two weights.
 
     ``score`` says how a query and a key are scored: ``dot``, ``concat`` or ``additive``. ``arrays`` has the weights:
@@ -311,8 +312,8 @@ class UnprojectedAttention(StoredAsIs):
 AnyAttention = AttentionLayer | UnprojectedAttention
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainLayer(StoredAsIs):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlainLayer(StoredAsIs, Face):
     """A layer that is its class, its settings and its arrays by Keras' names: every kind but attention.
 
     The other fields are those of ``AttentionLayer``.
@@ -412,6 +413,12 @@ class Layer(Protocol):
     def parameters(self) -> int:
         """Number of its numbers."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as ``inspect --json`` has it."""
+
+    def to_text(self) -> str:
+        """What ``inspect`` prints of it."""
+
 
 def common_dtype(variables: tuple[Variable, ...]) -> str:
     """The dtype of all, or one that holds all their numbers exactly."""
@@ -421,8 +428,8 @@ def common_dtype(variables: tuple[Variable, ...]) -> str:
     return "float64" if "float64" in found else "float32"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotConverted:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NotConverted(Face):
     """Something that resembles attention and is not converted: named, with the reason and the way on.
 
     ``blocking`` is True where silence would lose attention weights; then a conversion of the whole file is refused.
@@ -439,8 +446,8 @@ class NotConverted:
     variables: tuple[Variable, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+@dataclass(frozen=True, slots=True, repr=False)
+class Findings(Face):
     """Everything that is, or resembles, attention; and the other layers that can be converted by name.
 
     ``unfit`` are layers of the kinds of ``companions`` that cannot be converted, each with the reason.

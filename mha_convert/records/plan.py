@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from .face import Face
 from .layer import AttentionLayer, Layer
 from .source import Array, Checkpoint
 
@@ -66,8 +67,8 @@ class ModuleSpec:
         return self.class_name in STOCK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerPlan:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LayerPlan(Face):
     """How one layer is laid out: where its tensors go, by which rules, for which module.
 
     ``layout`` is the one that was used, None for a kind of layer that has one form; ``misfit`` is None, or says why
@@ -88,8 +89,8 @@ class LayerPlan:
         return self.renamed.get(target, self.prefix + target)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Plan(Face):
     """A whole conversion, checked before any array is read.
 
     ``dtype`` None keeps each layer's own.
@@ -113,8 +114,8 @@ class ModelAttention:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Pair(Face):
     """A source's layer and the place for it; ``alike`` is how many pairs only their order tells apart, 1 for none."""
 
     layer: AttentionLayer
@@ -122,8 +123,8 @@ class Pair:
     alike: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alignment:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Alignment(Face):
     """A source matched with a model: pairs, and what stays on either side (layers with the reason).
 
     ``notes`` tell where in the model's file its tensors were found.
@@ -142,8 +143,8 @@ class Alignment:
         return self.pairs[0].place.layout if self.pairs else "mha"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetTensor:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TargetTensor(Face):
     """One tensor to be written, described but not made; in C order.
 
     ``read()`` makes it as a whole, ``blocks()`` in blocks of rows, one after another.

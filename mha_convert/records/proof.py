@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .face import Face
 from .layer import NotConverted
 from .plan import Plan
 from .source import Checkpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Ledger(Face):
     """Where the numbers of one layer went; ``source`` must be ``moved + rescaled``.
 
     ``target`` is that and ``repeated`` (of grouped heads, beyond the first time), ``padding`` and ``identity``.
@@ -24,8 +25,8 @@ class Ledger:
     target: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Face):
     """One measured difference between PyTorch and a reference.
 
     ``case`` names the masks, ``what`` is "output" or "scores", ``weights`` says which tensors the module held
@@ -48,8 +49,8 @@ class Comparison:
         return self.relative <= self.bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedTensor:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckedTensor(Face):
     """The bit-for-bit statement: a tensor in the target is the float64 conversion, once ``rounded`` where need be.
 
     ``vanished`` is how many numbers were too small for the dtype and became 0.
@@ -62,8 +63,8 @@ class CheckedTensor:
     vanished: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Conversion(Face):
     """What a conversion or a verification did. ``reference`` is what the layers were compared with, or None."""
 
     source: Checkpoint

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .face import Face
 from .layer import Findings
 from .plan import LayerPlan, Plan
 from .source import Checkpoint
@@ -11,16 +12,16 @@ if TYPE_CHECKING:
     from ..options import Options
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+@dataclass(frozen=True, slots=True, repr=False)
+class Inspection(Face):
     """What is in a file: the checkpoint, and the layers that were found in it."""
 
     source: Checkpoint
     findings: Findings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Explanation(Face):
     """How layers of a source are laid out; ``options`` are those that were asked for."""
 
     source: Checkpoint
@@ -28,8 +29,8 @@ class Explanation:
     plans: tuple[LayerPlan, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyList:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class KeyList(Face):
     """Every tensor that a conversion of the source would write."""
 
     source: Checkpoint

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
+from .face import Face
+
 Array = npt.NDArray[Any]
 # Packages that Keras' own classes come from.
 KERAS_MODULES = ("keras", "tf_keras", "tensorflow", "keras_core", "keras_hub", "keras_nlp")
@@ -19,8 +21,8 @@ KERAS_MODULES = ("keras", "tf_keras", "tensorflow", "keras_core", "keras_hub", "
 Role = Literal["layer", "optimizer", "metric", "counter", "copy", "unlisted"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Variable(Face):
     """One array of a file, described but not read.
 
     ``read()`` returns an array of ``shape`` and ``dtype`` (a view of the file where that is possible), to be
@@ -115,8 +117,8 @@ class FileState:
     modified: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Checkpoint(Face):
     """A saved model, described: the tree of its layers, and the variables that belong to none of them.
 
     ``format`` is the word for programs, ``format_title`` what people call it (empty: the same).

@@ -8,7 +8,7 @@ from ..conversion import describe, source_variable
 from ..errors import listed, printable
 from ..files.shell import command
 from ..records.plan import Alignment, LayerPlan, Pair, Piece, Plan, Rule
-from ..records.proof import Conversion, Ledger
+from ..records.proof import Comparison, Conversion, Ledger
 from ..records.said import KeyList
 from .inspection import (
     HEADINGS,
@@ -176,24 +176,37 @@ def alignment_as_json(alignment: Alignment) -> dict[str, Any]:
         "source": alignment.source and alignment.source.path,
         "like": alignment.like,
         "layout": alignment.layout,
-        "pairs": [
-            {"layer": pair.layer.name, "prefix": pair.place.prefix, "alike": pair.alike, "keys": dict(pair.place.keys)}
-            for pair in alignment.pairs
-        ],
+        "pairs": [pair_as_json(pair) for pair in alignment.pairs],
         "layers_left": [{"layer": name, "reason": why} for name, why in alignment.left_layers],
         "places_left": [place.prefix for place in alignment.left_places],
         "notes": list(alignment.notes),
     }
 
 
+def pair_as_json(pair: Pair) -> dict[str, Any]:
+    """A layer and its place in the model."""
+    return {
+        "layer": pair.layer.name,
+        "prefix": pair.place.prefix,
+        "alike": pair.alike,
+        "keys": dict(pair.place.keys),
+    }
+
+
 def keys_as_text(keys: KeyList) -> Document:
     """What ``keys`` says: every tensor of the target, and what it would be made of."""
+    table = key_table(keys.plan)
+    last = "Nothing was converted or written."
+    return [f"{title(keys.source)} → {len(table.rows)} keys", "", table, "", last]
+
+
+def key_table(plan: Plan) -> Table:
+    """A row for each tensor."""
     rows = tuple(
         (printable(row["key"], 120), str(tuple(row["shape"])), row["dtype"], printable(", ".join(row["sources"]), 200))
-        for row in key_rows(keys.plan)
+        for row in key_rows(plan)
     )
-    last = "Nothing was converted or written."
-    return [f"{title(keys.source)} → {len(rows)} keys", "", Table(("key", "shape", "dtype", "from"), rows), "", last]
+    return Table(("key", "shape", "dtype", "from"), rows)
 
 
 def keys_as_json(keys: KeyList) -> dict[str, Any]:
@@ -242,7 +255,7 @@ def report_as_json(report: Conversion) -> dict[str, Any]:
         "proven": report.proven,
         "as_described": list(report.described),
         "layers": [plan_as_json(item, report.ledgers[item.layer.name]) for item in report.plan.layers],
-        "comparisons": [asdict(comparison) | {"passed": comparison.passed} for comparison in report.comparisons],
+        "comparisons": [comparison_as_json(comparison) for comparison in report.comparisons],
         "stored": [asdict(tensor) for tensor in report.stored],
         "variables": {heading: [variable.path for variable in found] for heading, found in sorted_.items()},
         "not_converted": [lookalike_as_json(item) for item in report.not_converted],
@@ -250,8 +263,18 @@ def report_as_json(report: Conversion) -> dict[str, Any]:
     }
 
 
+def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
+    """One comparison, with its verdict."""
+    return {**asdict(comparison), "passed": comparison.passed}
+
+
 def plan_as_json(item: LayerPlan, entry: Ledger) -> dict[str, Any]:
     """One converted layer."""
+    return {**layer_plan_as_json(item), "ledger": asdict(entry)}
+
+
+def layer_plan_as_json(item: LayerPlan) -> dict[str, Any]:
+    """Where one layer goes."""
     return {
         "name": item.layer.name,
         "prefix": item.prefix,
@@ -259,5 +282,4 @@ def plan_as_json(item: LayerPlan, entry: Ledger) -> dict[str, Any]:
         "module": item.module.class_name,
         "arguments": dict(item.module.arguments),
         "keys": [item.key(rule.target) for rule in item.rules],
-        "ledger": asdict(entry),
     }

@@ -16,7 +16,16 @@ from .table import Document, Table
 def inspection_as_text(inspection: Inspection) -> Document:
     """What ``inspect`` says."""
     checkpoint, findings = inspection.source, inspection.findings
-    parts: list[str | Table] = [title(checkpoint), *unknown_line(checkpoint), ""]
+    parts: list[str | Table] = [title(checkpoint), *unknown_line(checkpoint), "", *findings_as_text(findings)]
+    parts.append(variables_line(checkpoint, findings))
+    parts += [f"Note: {note}" for note in notes(checkpoint, findings)]
+    parts += cost_lines(findings.layers)
+    return parts
+
+
+def findings_as_text(findings: Findings) -> Document:
+    """The tables of the layers, and a line for each that is not converted."""
+    parts: list[str | Table] = []
     for number, layers in enumerate(filter(None, by_section(everything(findings)).values())):
         parts += [""] if number else []
         parts += OF_KIND[layers[0].kind].table(layers)
@@ -28,9 +37,6 @@ def inspection_as_text(inspection: Inspection) -> Document:
     ]
     if not findings.layers and not any(item.blocking for item in findings.not_converted):
         parts.append("No attention with weights of its own in this file.")
-    parts.append(variables_line(checkpoint, findings))
-    parts += [f"Note: {note}" for note in notes(checkpoint, findings)]
-    parts += cost_lines(findings.layers)
     return parts
 
 

@@ -9,10 +9,10 @@ import mha_convert
 
 
 def main() -> None:
-    """One line on the terminal that grows; whatever failed is named when all is done."""
+    """Show progress on one line of the terminal, and list the failures at the end."""
     folder, out = sys.argv[1:]
     failures = []
-    # resume=True: what an earlier run finished is not done again, and is not among the reports.
+    # resume=True: what an earlier run finished is neither done again nor reported.
     for number, report in enumerate(mha_convert.convert_many(folder, out, resume=True), 1):
         print(f"\r{number} done, {len(failures)} failed", end="", file=sys.stderr)
         if report.outcome in ("refused", "crashed"):
@@ -23,5 +23,5 @@ def main() -> None:
     print(f"{len(failures)} failed")
 
 
-if __name__ == "__main__":  # processes that work import this file
+if __name__ == "__main__":  # the worker processes import this file
     main()

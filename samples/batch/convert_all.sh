@@ -3,8 +3,8 @@
 set -u
 folder=$1 out=$2
 
-# The simplest way, where there are few: a loop. Each turn starts Python and PyTorch anew, and one target is written
-# after the other; the failures are counted by hand.
+# A loop is the simplest way if there are few models. It starts Python and PyTorch for each of them, writes one target
+# after another, and has to count the failures itself.
 mkdir -p "$out/loop"
 failed=0
 for source in "$folder"/*.keras "$folder"/*.h5; do
@@ -14,5 +14,5 @@ for source in "$folder"/*.keras "$folder"/*.h5; do
 done
 echo "$failed failed"
 
-# One line does the same for any number, on all cores, in the folder's tree, with a report, and can go on after a break.
+# This line does the same for any number of models: on all cores, for the whole tree, with a report, and resumable.
 mha-convert batch "$folder" --out "$out/batch" --keep-suffix --resume

@@ -1,9 +1,9 @@
-"""Convert every model below a folder on a Dask cluster. Here it is one of two workers on this machine.
+"""Convert every model below a folder on a Dask cluster. Here the cluster has two workers on this machine.
 
 python on_dask.py FOLDER OUT
 
-On a real one, give its address: Client("tcp://scheduler:8786"). FOLDER and OUT lie on a disk that all workers see, or
-are URLs (s3://bucket/models); only paths go through the scheduler. mha-convert is installed where the workers run.
+For a real cluster, pass its address: Client("tcp://scheduler:8786"). FOLDER and OUT must be on a disk that all workers
+see, or URLs (s3://bucket/models); only paths go through the scheduler. mha-convert must be installed on the workers.
 """
 
 import sys

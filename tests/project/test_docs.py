@@ -149,6 +149,15 @@ def test_every_page_is_reachable_from_the_readme():
         assert page.name in text
 
 
+def test_the_tree_of_the_package_is_the_real_one():
+    """docs/architecture.md names every file and folder of the package; a name with its slash is a folder."""
+    text = (PROJECT / "docs" / "architecture.md").read_text()
+    (tree,) = re.findall(r"^mha_convert/\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    package = PROJECT / "mha_convert"
+    real = {f"{path.name}/" if path.is_dir() else path.name for path in package.iterdir()}
+    assert set(re.findall(r"^    (\w\S*)", tree, re.MULTILINE)) == real - {"__pycache__/", "py.typed"}
+
+
 @pytest.mark.parametrize("verb", ["inspect", "convert", "verify", "explain", "batch", "report"])
 def test_every_verb_and_option_is_described(verb):
     text = (PROJECT / "docs" / "cli.md").read_text()

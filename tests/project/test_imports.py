@@ -27,7 +27,7 @@ ALLOWED = {
     "targets": {"modules", "signals"},
     "source": set(),
     "verification": {"conversion", "modules", "targets"},
-    "words": {"conversion", "layers", "layouts"},
+    "words": {"conversion", "layers", "layouts", "__init__"},
     "inspection": {"layers", "readers"},
     "pipeline": {"conversion", "inspection", "keys", "layers", "layouts", "readers", "source", "targets", "verification", "words"},
     "live": {"conversion", "layers", "layouts", "readers", "targets", "verification"},

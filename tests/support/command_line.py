@@ -8,7 +8,7 @@ import sys
 def run(*arguments, cwd=None, code=0, shown=False, **environment):
     """Run the command; check its exit code, and that no error is a traceback or more than a line.
 
-    ``shown`` says that something is printed before the error.
+    ``shown`` says that something is printed before the error; with ``--json`` it is the error's document.
     """
     result = subprocess.run(
         [sys.executable, "-m", "mha_convert", *map(str, arguments)],
@@ -22,7 +22,7 @@ def run(*arguments, cwd=None, code=0, shown=False, **environment):
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
     if code == 1:
-        assert bool(result.stdout) == shown
+        assert bool(result.stdout) == (shown or "--json" in arguments)
         assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
     return result
 
