@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import layouts
 from .conversion import convert, ledger
 from .errors import LayoutError, VerificationError, printable
-from .files.locations import SOURCE, StrPath, local_copy, locate, name_of, refuse_object
+from .files.locations import SOURCE, Location, StrPath, local_copy, locate, name_of, refuse_object
 from .files.watch import checked, unchanged
 from .inspection import found_in
 from .keys.matching import renames_of
@@ -216,7 +216,7 @@ def prove(
     findings: Findings,
     chosen: Plan,
     written: Path,
-    target: Path,
+    target: Location,
     reference: str,
     on_progress: "Progress | None",
 ) -> Conversion:
@@ -243,7 +243,7 @@ def prove(
     )
 
 
-def refuse_other_words(stored: Target, chosen: Plan, checkpoint: Checkpoint, target: Path) -> None:
+def refuse_other_words(stored: Target, chosen: Plan, checkpoint: Checkpoint, target: Location) -> None:
     """What a target says of itself is proven like its numbers: modules are built of it.
 
     Raises:

@@ -4,16 +4,14 @@ The process costs its start once, and nobody else when it crashes or hangs. It e
 """
 
 import atexit
-import json
 import os
-import signal
-import subprocess
-from contextlib import suppress
-from threading import Event, Lock, Timer
+from collections.abc import Mapping
+from threading import Lock
 from typing import Any
 
 from .. import __version__
-from ..files.child import python
+from ..files.child.command import python
+from ..files.child.process import Child, Ended
 from .files import state_of
 
 MODULE = "mha_convert.batch.worker"
@@ -21,71 +19,16 @@ ATTEMPTS = 2  # a process that was killed may have been killed by mistake
 GRACE = 5  # seconds to remove a draft
 
 
-class Ended(Exception):  # noqa: N818 - an answer, no error of ours
-    """The process ended instead of answering."""
-
-    def __init__(self, code: int, in_time: bool) -> None:
-        super().__init__(code)
-        self.code, self.in_time = code, in_time
-
-
-class Process:
+def start() -> Child:
     """A process that converts; one task at a time."""
+    return Child(python(MODULE), environment={"OPENBLAS_NUM_THREADS": "1", **os.environ}, grace=GRACE)
 
-    def __init__(self) -> None:
-        self.owner = os.getpid()
-        self.is_wanted = True
-        self.popen = subprocess.Popen(
-            python(MODULE),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={"OPENBLAS_NUM_THREADS": "1", **os.environ},
-            encoding="utf-8",
-        )
 
-    def ask(self, task: dict[str, Any]) -> dict[str, Any]:
-        """The record; raises ``Ended`` where there is none, also because there is no time left."""
-        assert self.popen.stdin and self.popen.stdout
-        too_late = Event()
-        timer = Timer(task["timeout"], self.kill, [too_late])
-        timer.daemon = True
-        timer.start()
-        line = ""
-        try:
-            with suppress(BrokenPipeError, ValueError):  # ValueError: closed by ``end``
-                self.popen.stdin.write(json.dumps(task) + "\n")
-                self.popen.stdin.flush()
-                line = self.popen.stdout.readline()
-        finally:
-            timer.cancel()
-        if not line.endswith("\n"):
-            raise Ended(self.end(), not too_late.is_set())
-        record: dict[str, Any] = json.loads(line)
-        return record
-
-    def kill(self, too_late: Event) -> None:
-        """There is no time left."""
-        too_late.set()
-        self.popen.kill()
-
-    def end(self) -> int:
-        """End it, by force if need be; its exit code."""
-        self.popen.terminate()
-        try:
-            code = self.popen.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            self.popen.kill()
-            code = self.popen.wait()
-        self.close()
-        return code
-
-    def close(self) -> None:
-        """Close our ends of its pipes."""
-        for stream in (self.popen.stdin, self.popen.stdout):
-            with suppress(OSError):
-                if stream:
-                    stream.close()
+def ask(child: Child, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The record; raises ``Ended`` where there is none, also because there is no time left."""
+    with child.exchange(task["timeout"]):
+        child.say(task)
+        return child.hear().words
 
 
 class Kept:
@@ -93,38 +36,36 @@ class Kept:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.working: set[Process] = set()
-        self.waiting: list[Process] = []
+        self.working: set[Child] = set()
+        self.waiting: list[Child] = []
 
-    def take(self) -> Process:
+    def take(self) -> Child:
         """One that waits, or a new one; after a fork those that there are belong to the parent."""
         with self.lock:
             while self.waiting:
-                process = self.waiting.pop()
-                if process.owner == os.getpid() and process.popen.poll() is None:
+                child = self.waiting.pop()
+                if child.is_running:
                     break
-                process.close()
+                child.dismiss()
             else:
-                process = Process()
-            self.working.add(process)
-        return process
+                child = start()
+            self.working.add(child)
+        return child
 
-    def give_back(self, process: Process, is_usable: bool) -> None:
+    def give_back(self, child: Child, is_usable: bool) -> None:
         """It waits for the next task, unless it ended."""
         with self.lock:
-            self.working.discard(process)
+            self.working.discard(child)
             if is_usable:
-                self.waiting.append(process)
+                self.waiting.append(child)
 
     def end(self) -> None:
         """End all of them."""
         with self.lock:
-            processes = [*self.waiting, *self.working]
+            children = [*self.waiting, *self.working]
             self.waiting.clear()
-        for process in processes:
-            process.is_wanted = False
-            if process.owner == os.getpid():
-                process.end()
+        for child in children:
+            child.end()
 
 
 _kept = Kept()
@@ -139,21 +80,20 @@ def convert_source(task: dict[str, Any]) -> dict[str, Any]:
             ``timeout`` in seconds, ``threads``.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        process = _kept.take()
+        child = _kept.take()
         try:
-            record = process.ask(task)
+            record = ask(child, task)
         except Ended as ended:
-            _kept.give_back(process, False)
-            if not process.is_wanted:
+            _kept.give_back(child, False)
+            if not child.is_wanted:
                 raise
             if not ended.in_time or attempt == ATTEMPTS:
                 return lost(task, ended)
         except BaseException:
-            process.end()
-            _kept.give_back(process, False)
+            _kept.give_back(child, False)
             raise
         else:
-            _kept.give_back(process, True)
+            _kept.give_back(child, True)
             return record
     raise AssertionError
 
@@ -165,7 +105,7 @@ def lost(task: dict[str, Any], ended: Ended) -> dict[str, Any]:
         kind = "timeout"
         message = f"{source}: was not done after {task['timeout']:g} s. Give a longer --timeout, or look at the file."
     else:
-        kind = signal.Signals(-ended.code).name if ended.code < 0 else f"exit code {ended.code}"
+        kind = ended.signal or f"exit code {ended.code}"
         step = "It may have run out of memory: give fewer --jobs" if kind == "SIGKILL" else "Please report this"
         message = f"{source}: the process that converted it ended ({kind}), {ATTEMPTS} times. {step}."
     return {

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from ..files.locations import is_file, is_folder, is_remote, locate, open_binary, store_errors
+from ..files.locations import Location, is_file, is_folder, is_remote, locate, open_binary, store_errors
 from ..readers import files_beside
 
 CHUNK = 1 << 20
@@ -39,7 +39,7 @@ def state_of(place: str) -> str | None:
     return sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
-def remote_state(path: Path) -> str:
+def remote_state(path: Location) -> str:
     """What the store says of the files of a source; a listing and a question for one file give the same."""
     store: Any = path
     parent, _, name = store.path.rpartition("/")
@@ -89,7 +89,7 @@ def sha256_of(place: str) -> str | None:
     return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def file_sha256(path: Path) -> str:
+def file_sha256(path: Location) -> str:
     """SHA-256 of a file's content."""
     with open_binary(path) as file:
         return stream_sha256(file)

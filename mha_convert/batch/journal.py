@@ -13,10 +13,10 @@ from typing import IO
 
 from ..errors import ReadError, WriteError, printable, reason
 from ..files.locations import (
+    Location,
     StrPath,
     exists,
     is_endless,
-    is_remote,
     locate,
     open_binary,
     publish,
@@ -46,7 +46,7 @@ def read_report(place: StrPath) -> Iterator[SourceReport]:
         raise ReadError(f"{path}: cannot be opened: {reason(error)}. Check the path.") from error
 
 
-def parse(line: bytes, number: int, path: Path) -> SourceReport:
+def parse(line: bytes, number: int, path: Location) -> SourceReport:
     """One line."""
     try:
         report = SourceReport(**json.loads(line))
@@ -63,7 +63,7 @@ def parse(line: bytes, number: int, path: Path) -> SourceReport:
 class Journal:
     """The report of a run that is under way; ``local`` is the file, or a copy of it that is sent to its store."""
 
-    place: Path
+    place: Location
     local: Path
     file: IO[bytes] = field(repr=False)
     sent: float = 0.0
@@ -90,7 +90,7 @@ class Journal:
         self.send()
 
 
-def open_journal(folder: Path, *, keep: bool) -> Journal:
+def open_journal(folder: Location, *, keep: bool) -> Journal:
     """The report in ``folder``: a new one, or the one that is there without what a killed run half wrote.
 
     Raises:
@@ -98,7 +98,7 @@ def open_journal(folder: Path, *, keep: bool) -> Journal:
     """
     place = folder / NAME
     try:
-        if is_remote(folder):
+        if not isinstance(folder, Path) or not isinstance(place, Path):
             local = scratch_file(NAME)
             local.write_bytes(whole_lines(place) if keep else b"")
             return Journal(place, local, local.open("ab"))
@@ -115,7 +115,7 @@ def open_journal(folder: Path, *, keep: bool) -> Journal:
     return Journal(place, place, file)
 
 
-def whole_lines(place: Path) -> bytes:
+def whole_lines(place: Location) -> bytes:
     """What is in the report, up to its last line end."""
     with store_errors(place):
         if not exists(place):

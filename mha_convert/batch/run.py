@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import ReadError, WriteError, printable
-from ..files.locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
+from ..files.locations import Location, StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
 from ..options import RUN, BatchOptions, Run, check_word
 from ..readers import SUFFIXES
 from ..targets import open_target
@@ -39,7 +39,7 @@ Ended = SimpleQueue["Future[dict[str, Any]]"]
 class Batch:
     """What a run will do: ``tasks``; ``finished`` are the lines of sources that an earlier run has done."""
 
-    out: Path
+    out: Location
     tasks: Sequence[Task]
     finished: Sequence[SourceReport] = ()
     run: Run = field(default_factory=Run)
@@ -112,7 +112,7 @@ def plan_batch(sources: StrPath | Sequence[StrPath], out: StrPath, **options: "U
     return Batch(folder, left, finished, run)
 
 
-def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: bool) -> dict[str, Source]:
+def claimed(found: Iterable[Source], folder: Location, suffix: str, keep_suffix: bool) -> dict[str, Source]:
     """Each target with the source that it belongs to.
 
     Raises:
@@ -133,11 +133,13 @@ def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: boo
     return claims
 
 
-def leads_out(tree: str, target: Path, folder: Path) -> bool:
+def leads_out(tree: str, target: Location, folder: Location) -> bool:
     """Whether a target is not below the folder; names in stores may be what only some systems take for a path."""
     if ".." in PurePosixPath(tree).parts:
         return True
-    return not is_remote(folder) and (not target.is_relative_to(folder) or ".." in target.relative_to(folder).parts)
+    if not isinstance(folder, Path) or not isinstance(target, Path):
+        return False
+    return not target.is_relative_to(folder) or ".." in target.relative_to(folder).parts
 
 
 def stem(source: Source, keep_suffix: bool) -> str:
@@ -146,7 +148,7 @@ def stem(source: Source, keep_suffix: bool) -> str:
     return str(tree if keep_suffix else tree.parent / without_suffix(tree.name, SUFFIXES))
 
 
-def report_of(folder: Path) -> Iterator[SourceReport]:
+def report_of(folder: Location) -> Iterator[SourceReport]:
     """The lines of an earlier run; none where there was none."""
     with store_errors(folder):
         if exists(folder / NAME):
@@ -181,7 +183,9 @@ def is_intact(target: str, report: SourceReport) -> bool:
         return is_remote(path) or file_sha256(path) == report.target_sha256
 
 
-def refuse_existing(tasks: Sequence[Task], folder: Path, earlier: Mapping[str, SourceReport], *, resume: bool) -> None:
+def refuse_existing(
+    tasks: Sequence[Task], folder: Location, earlier: Mapping[str, SourceReport], *, resume: bool
+) -> None:
     """Replace nothing that no run has written.
 
     Raises:
@@ -268,7 +272,7 @@ def is_gone(workers: Executor) -> bool:
     return getattr(client, "status", "running") != "running"
 
 
-def refuse_lost(futures: Futures, report: Path) -> None:
+def refuse_lost(futures: Futures, report: Location) -> None:
     """Say so where the executor dropped what we did not cancel.
 
     Raises:

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ..errors import LayoutError, ReadError, printable, reason
-from ..files.locations import StrPath, is_file, is_link_out, is_remote, is_url, locate, open_binary, store_errors
+from ..files.locations import StrPath, is_file, is_link_out, is_url, locate, open_binary, store_errors
 from ..files.toml import read_toml
 from ..keys.renaming import read_renames
 from ..layers.descriptions import read_attention
@@ -108,7 +108,7 @@ def beside(path: str, name: str, file: str) -> str:
     if not is_file(found):
         what = f"'{name}' names '{printable(file)}', and there is no such file beside it"
         raise ReadError(f"{path}: {what}. Put it there, or leave the line out.")
-    if not is_remote(folder) and is_link_out(folder, found):
+    if is_link_out(folder, found):
         what = f"'{name}' names '{printable(file)}', a link to a file elsewhere, which is not followed"
         raise ReadError(f"{path}: {what}. Copy the file into the folder.")
     return str(found)

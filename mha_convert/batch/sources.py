@@ -23,6 +23,7 @@ from ..files.locations import (
     without_query,
 )
 from ..files.small_files import read_small
+from ..files.source import Source as FileSource
 from ..readers import SUFFIXES, is_model_folder, parts
 
 LIST = "@"
@@ -79,7 +80,8 @@ def listed(places: Iterable[str]) -> Iterator[str]:
             continue
         path = locate(place.removeprefix(LIST))
         try:
-            lines = read_small(path, LONGEST_LIST, "places", "Split it into several lists").decode("utf-8").splitlines()
+            text = read_small(FileSource(path), LONGEST_LIST, "places", "Split it into several lists")
+            lines = text.decode("utf-8").splitlines()
         except (OSError, ValueError) as error:
             why = reason(error) if isinstance(error, OSError) else "it is no text in UTF-8"
             raise ReadError(f"{path}: the list cannot be read: {why}. Check the path.") from error
@@ -138,7 +140,7 @@ def joined(folder: str, name: str) -> str:
 def listing(folder: str) -> Iterator[str]:
     """Every file below a folder, as a path in it with slashes; links to folders are not followed."""
     path = locate(folder)
-    if is_remote(path):
+    if not isinstance(path, Path):
         store: Any = path
         with store_errors(path):
             for name in store.fs.find(store.path):

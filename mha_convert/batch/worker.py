@@ -1,6 +1,5 @@
-"""The process that converts, file after file: tasks come in and records go out, a line of JSON each."""
+"""The process that converts, file after file: tasks come in and records go out."""
 
-import json
 import os
 import queue
 import signal
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
+from ..files.child.messages import Channel, to_parent
 from ..files.hdf5.process import start
-from ..files.locations import is_remote, is_url, locate, open_binary
+from ..files.locations import is_url, locate, open_binary
 from .files import forget_listings, sha256_of, state_of, stream_sha256
 from .record import FINISHED, Outcome, SourceReport
 from .settings import FILES
@@ -32,25 +32,23 @@ BIG = "Give fewer --jobs, or --layout linear"
 
 def main() -> None:
     """Answer until the other end is gone, which also ends a conversion that is under way; its draft is removed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    parent = to_parent()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever prints does not disturb the answers
     start()
-    tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=listen, args=(tasks,), daemon=True).start()
+    tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=listen, args=(parent, tasks), daemon=True).start()
     with suppress(queue.Empty, BrokenPipeError):
         while True:
-            task = json.loads(tasks.get(timeout=IDLE))
+            task = tasks.get(timeout=IDLE)
             os.environ.setdefault("OMP_NUM_THREADS", str(task["threads"]))  # read when torch is loaded
-            out.write(json.dumps(convert_task(task).to_dict()) + "\n")
-            out.flush()
+            parent.say(convert_task(task).to_dict())
 
 
-def listen(tasks: "queue.SimpleQueue[str]") -> None:
+def listen(parent: Channel, tasks: "queue.SimpleQueue[dict[str, Any]]") -> None:
     """Pass the tasks on; end with the process that sends them."""
-    for line in sys.stdin:
-        tasks.put(line)
+    with suppress(EOFError):
+        while True:
+            tasks.put(parent.hear().words)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -128,7 +126,7 @@ def make_folder(target: str) -> None:
     """The target's folder; it stays also where the source is refused, as another worker may be about to use it."""
     folder = locate(target).parent
     try:
-        if not is_remote(folder):
+        if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WriteError(f"{folder}: cannot be made: {reason(error)}. Give another --out.") from error

@@ -5,9 +5,6 @@ as far as trees can be followed. The bounds of files of words that go with a com
 name it, are no part of a source and stay as they are.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 RAISE = "If you trust the file's author, give --trust (trust=True), which lifts this limit"
@@ -73,24 +70,13 @@ TRUSTED = Limits(
     memory=0,
     seconds=0,
 )
-_chosen: ContextVar[Limits] = ContextVar("limits", default=STRANGER)
 
 
-def limits() -> Limits:
-    """Those of the file that is being read."""
-    return _chosen.get()
+def limits_for(trust: bool) -> Limits:
+    """Those of a stranger's file, or none."""
+    return TRUSTED if trust else STRANGER
 
 
-def way_on() -> str:
+def way_on(limits: Limits) -> str:
     """What a message about one of the limits says: how to lift it, where that was not done."""
-    return NO_MODEL if limits() == TRUSTED else RAISE
-
-
-@contextmanager
-def trusting(trust: bool) -> Iterator[None]:
-    """Read with the limits for a stranger's file, or with none."""
-    token = _chosen.set(TRUSTED if trust else STRANGER)
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
+    return NO_MODEL if limits == TRUSTED else RAISE

@@ -14,12 +14,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -76,6 +75,52 @@ MODEL = Wanted("the path of a state_dict", {}, SAVE_TORCH)
 FILE = Wanted("a path or URL", {}, "Give it as text, 'attention.safetensors'")
 
 
+class Location(Protocol):
+    """What ``pathlib.Path`` and ``UPath`` share, as far as it is used of a place that may be either."""
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name, with its dot."""
+
+    @property
+    def parent(self) -> "Location":
+        """The folder that it is in."""
+
+    def __truediv__(self, name: str, /) -> "Location":
+        """What is called so in this folder."""
+
+    def joinpath(self, *names: str) -> "Location":
+        """The same, of several folders."""
+
+    def with_name(self, name: str, /) -> "Location":
+        """What is called so in the same folder."""
+
+    def glob(self, pattern: str, /) -> "Iterable[Location]":
+        """What is in this folder and called like the pattern."""
+
+    def iterdir(self) -> "Iterable[Location]":
+        """What is in this folder."""
+
+    def stat(self) -> os.stat_result:
+        """Its kind and size."""
+
+    def exists(self) -> bool:
+        """Whether there is anything."""
+
+    def is_file(self) -> bool:
+        """Whether there is a file."""
+
+    def is_dir(self) -> bool:
+        """Whether there is a folder."""
+
+    def open(self, mode: Any, /) -> IO[Any]:
+        """The file, open."""
+
+
 def refuse_object(place: object, wanted: Wanted = FILE) -> None:
     """Refuse what is no path: a live model, None, a number, an array.
 
@@ -93,7 +138,7 @@ def is_url(place: StrPath) -> bool:
     return bool(URL.match(str(place)))
 
 
-def is_remote(path: Path) -> bool:
+def is_remote(path: Location) -> bool:
     """Whether the bytes lie behind a store, and not on a disk of this machine."""
     return not isinstance(path, Path)
 
@@ -108,7 +153,7 @@ def without_query(url: str) -> str:
     return re.split(QUERY if url.lower().startswith(("http://", "https://")) else VERSION, url)[0]
 
 
-def locate(place: StrPath) -> Path:
+def locate(place: StrPath) -> Location:
     """The path, or the URL as an object with the same methods.
 
     Raises:
@@ -123,8 +168,9 @@ def locate(place: StrPath) -> Path:
     if scheme == "file":
         return local_path(text)
     try:
-        path = import_module("upath").UPath(text)
-        path.fs  # noqa: B018 - the store's own package is imported here
+        located: Location = import_module("upath").UPath(text)
+        store: Any = located
+        store.fs  # noqa: B018 - the store's own package is imported here
     except ImportError as error:
         extra = EXTRAS.get(scheme, "remote")
         raise ReadError(
@@ -133,9 +179,9 @@ def locate(place: StrPath) -> Path:
         ) from error
     except Exception as error:  # every store has errors of its own
         raise ReadError(f"{printable(text)}: is no address that can be read: {cause(error)}. Check it.") from error
-    if not path.path.strip("/"):
+    if not store.path.strip("/"):
         raise ReadError(f"{printable(text)}: names no file. Give it with its path: {scheme}://…/model.keras.")
-    return cast(Path, path)
+    return located
 
 
 def local_path(url: str) -> Path:
@@ -157,7 +203,7 @@ def cause(error: BaseException) -> str:
 
 
 @contextmanager
-def store_errors(path: Path) -> Iterator[None]:
+def store_errors(path: Location) -> Iterator[None]:
     """Errors of a store, which are of its own classes, as ``ReadError``; a local file's pass unchanged."""
     try:
         yield
@@ -169,28 +215,6 @@ def store_errors(path: Path) -> Iterator[None]:
         raise ReadError(
             f"{path}: the store does not give it: {cause(error)}. Check the address, the network and your credentials."
         ) from error
-
-
-_watched: ContextVar[dict[Path, FileState] | None] = ContextVar("watched", default=None)
-
-
-@contextmanager
-def watching() -> Iterator[dict[Path, FileState]]:
-    """Collect the state of every local file that is read in the block, as it was before it was read."""
-    files: dict[Path, FileState] = {}
-    token = _watched.set(files)
-    try:
-        yield files
-    finally:
-        _watched.reset(token)
-
-
-def watch(path: Path) -> None:
-    """Remember a file's state, if anyone wants to know it; the first one counts."""
-    files = _watched.get()
-    if files is not None and path not in files:
-        with suppress(OSError):  # whoever opens it says what is wrong
-            files[path] = state_of(path)
 
 
 def state_of(path: Path) -> FileState:
@@ -216,7 +240,7 @@ def refuse_changed(files: Iterable[FileState]) -> None:
             )
 
 
-def is_one_of(path: Path, files: Iterable[FileState]) -> bool:
+def is_one_of(path: Location, files: Iterable[FileState]) -> bool:
     """Whether a path leads to one of the files, by whatever links."""
     try:
         now = path.stat()
@@ -225,7 +249,7 @@ def is_one_of(path: Path, files: Iterable[FileState]) -> bool:
     return any((now.st_dev, now.st_ino) == (file.device, file.inode) for file in files)
 
 
-def open_binary(path: Path) -> IO[bytes]:
+def open_binary(path: Location) -> IO[bytes]:
     """The file, open for reading. From a store only the blocks that are asked for are fetched, and kept.
 
     Raises:
@@ -234,17 +258,16 @@ def open_binary(path: Path) -> IO[bytes]:
     """
     if not is_remote(path):
         refuse_endless(path)
-        watch(path)
         return path.open("rb")
     with store_errors(path):
         store: Any = path
         if size_of(path) <= SMALL:
-            return cast(IO[bytes], store.open("rb", cache_type="all"))
+            return store.open("rb", cache_type="all")
         options = {"maxblocks": BLOCKS_KEPT}
-        return cast(IO[bytes], store.open("rb", cache_type="blockcache", block_size=BLOCK, cache_options=options))
+        return store.open("rb", cache_type="blockcache", block_size=BLOCK, cache_options=options)
 
 
-def refuse_endless(path: Path) -> None:
+def refuse_endless(path: Location) -> None:
     """Refuse what is neither a file nor a folder; the system itself says what is wrong with a folder.
 
     Raises:
@@ -254,7 +277,7 @@ def refuse_endless(path: Path) -> None:
         raise ReadError(f"{path}: is a device, pipe or socket, expected a file. Give a file on a disk.")
 
 
-def is_endless(path: Path) -> bool:
+def is_endless(path: Location) -> bool:
     """Whether a local path leads to a device, pipe or socket."""
     with suppress(OSError):  # whoever opens it says what is wrong
         mode = path.stat().st_mode
@@ -262,15 +285,13 @@ def is_endless(path: Path) -> bool:
     return False
 
 
-def size_of(path: Path) -> int:
+def size_of(path: Location) -> int:
     """Bytes in the file; a store that does not tell has none until it is read."""
-    if not is_remote(path):
-        watch(path)
     with store_errors(path):
         return path.stat().st_size or 0
 
 
-def exists(path: Path) -> bool:
+def exists(path: Location) -> bool:
     """Whether there is anything; a name that no file can have, or a folder that may not be looked into, has nothing."""
     if is_remote(path):
         return path.exists()
@@ -279,7 +300,7 @@ def exists(path: Path) -> bool:
     return False
 
 
-def is_folder(path: Path) -> bool:
+def is_folder(path: Location) -> bool:
     """Whether there is a folder, in the same way."""
     if is_remote(path):
         return path.is_dir()
@@ -288,14 +309,19 @@ def is_folder(path: Path) -> bool:
     return False
 
 
-def is_link_out(folder: Path, file: Path) -> bool:
-    """Whether a file lies elsewhere than in ``folder``, by whatever links, or in the cache that the folder is of."""
+def is_link_out(folder: Location, file: Location) -> bool:
+    """Whether a file is elsewhere than in ``folder``, by whatever links, or in the cache that the folder is of.
+
+    A store has no links.
+    """
+    if not isinstance(folder, Path) or not isinstance(file, Path):
+        return False
     home = folder.resolve()
     homes = (home, home.parent.parent / BLOBS) if home.parent.name == "snapshots" else (home,)
     return not any(file.resolve().is_relative_to(place) for place in homes)
 
 
-def is_file(path: Path) -> bool:
+def is_file(path: Location) -> bool:
     """Whether there is a file; a web server is asked for its header only."""
     if not is_remote(path):
         with suppress(OSError):  # a name that no file can have
@@ -308,12 +334,11 @@ def is_file(path: Path) -> bool:
             return False
 
 
-def fetch(path: Path, start: int, size: int) -> Array:
+def fetch(path: Location, start: int, size: int) -> Array:
     """``size`` bytes from ``start`` on, as a read-only array: a view of a local file, a range from a store."""
     if not size:
         return np.empty(0, np.uint8)
-    if not is_remote(path):
-        watch(path)
+    if isinstance(path, Path):
         return np.memmap(path, np.uint8, "r", start, (size,))
     with store_errors(path):
         store: Any = path
@@ -338,9 +363,9 @@ def scratch_file(name: str) -> Path:
     return Path(tempfile.mkdtemp(dir=scratch())) / (name or "file")
 
 
-def local_copy(path: Path) -> Path:
+def local_copy(path: Location) -> Path:
     """``path`` itself where it is local; else a copy of it in the scratch folder."""
-    if not is_remote(path):
+    if isinstance(path, Path):
         return path
     copy = scratch_file(name_of(str(path)))
     store: Any = path
@@ -349,7 +374,7 @@ def local_copy(path: Path) -> Path:
     return copy
 
 
-def seekable(path: Path) -> Path:
+def seekable(path: Location) -> Location:
     """``path``, or a copy of it where the store only gives it from beginning to end."""
     if not is_remote(path):
         return path
@@ -358,7 +383,7 @@ def seekable(path: Path) -> Path:
     return path
 
 
-def gives_ranges(path: Path) -> bool:
+def gives_ranges(path: Location) -> bool:
     """Whether the store gives one byte when it is asked for one; some web servers give all, or refuse."""
     store: Any = path
     try:
@@ -388,7 +413,7 @@ def spool(source: IO[bytes], copy: Path) -> None:
         ) from error
 
 
-def publish(copy: Path, target: Path) -> None:
+def publish(copy: Path, target: Location) -> None:
     """Bring a finished local file to a store, and make sure that it arrived byte for byte.
 
     Raises:

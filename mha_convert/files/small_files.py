@@ -6,19 +6,19 @@ further than a bound that the caller gives.
 
 from collections.abc import Iterator
 from io import BufferedReader, RawIOBase
-from pathlib import Path
 from typing import IO, cast
 
 from ..errors import ReadError
 from .limits import LINE
-from .locations import CHUNK, open_binary, size_of, store_errors
+from .locations import CHUNK, Location, store_errors
+from .source import Source
 
 
-def read_small(path: Path, most: int, holds: str, next_step: str) -> bytes:
+def read_small(source: Source, most: int, holds: str, next_step: str) -> bytes:
     """The whole content.
 
     Args:
-        path: a file, or one in a store.
+        source: a file, or one in a store.
         most: bytes that it may have.
         holds: what it is, for the message: "JSON".
         next_step: of somebody whose file is larger.
@@ -27,14 +27,14 @@ def read_small(path: Path, most: int, holds: str, next_step: str) -> bytes:
         ReadError: it is larger, or no file.
         OSError: it cannot be opened; the caller says what it was for.
     """
-    with store_errors(path):
-        size, content = size_of(path), b""
+    with store_errors(source.place):
+        size, content = source.size(), b""
         if size <= most:
-            with open_binary(path) as file:
+            with source.open() as file:
                 content = b"".join(pieces(file, most + 1))
         if max(size, len(content)) > most:
             found = f"{size}" if size > most else f"more than {most}"  # some stores do not tell, and files may grow
-            raise ReadError(f"{path}: is {found} bytes of {holds}, expected at most {most}. {next_step}.")
+            raise ReadError(f"{source}: is {found} bytes of {holds}, expected at most {most}. {next_step}.")
     return content
 
 
@@ -45,7 +45,7 @@ def pieces(file: IO[bytes], most: int) -> Iterator[bytes]:
         yield piece
 
 
-def lines_of(file: IO[bytes], path: Path) -> Iterator[bytes]:
+def lines_of(file: IO[bytes], path: Location) -> Iterator[bytes]:
     """The lines of an open file, each with its end.
 
     Raises:

@@ -9,6 +9,7 @@ from ..errors import ReadError, printable, reason
 from .limits import RULES, RULES_DEPTH
 from .locations import StrPath, locate
 from .small_files import read_small
+from .source import Source
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,7 +36,7 @@ def read_toml(path: StrPath, example: str) -> dict[str, Any]:
         ReadError: missing, no file, too large, or no TOML.
     """
     try:
-        text = read_small(locate(path), RULES, "TOML", SPLIT).decode("utf-8")
+        text = read_small(Source(locate(path)), RULES, "TOML", SPLIT).decode("utf-8")
         refuse_deep(text, path, example)
         return tomllib.loads(text)
     except OSError as error:

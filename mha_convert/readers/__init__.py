@@ -2,24 +2,22 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
 from ..errors import ReadError
-from ..files.limits import trusting
+from ..files.limits import limits_for
 from ..files.locations import (
     CONFIG,
     SOURCE,
     STANDARD_INPUT,
+    Location,
     StrPath,
-    is_file,
-    is_remote,
     locate,
     refuse_object,
     seekable,
     standard_input,
-    watching,
 )
+from ..files.source import Source
 from ..records.source import Checkpoint
 from . import (
     keras_folder,
@@ -61,7 +59,7 @@ class Reader(Protocol):
     def accepts(self, probe: Probe) -> bool:
         """Whether the content is of this format."""
 
-    def read(self, path: Path, architecture: Json | None = None) -> Checkpoint:
+    def read(self, source: Source, architecture: Json | None = None) -> Checkpoint:
         """Describe the model; ``architecture`` is its JSON where that lies in a file of its own."""
 
 
@@ -117,15 +115,15 @@ def read(path: StrPath, *, config: StrPath | None = None, trust: bool = False) -
         refuse_object(config, CONFIG)
     if str(path) == STANDARD_INPUT == str(config):
         raise ReadError("Standard input: is one file, and two are asked of it. Give SOURCE or --config as a path.")
-    with trusting(trust), watching() as files:
-        checkpoint = described(from_anywhere(path), path, config)
-        return replace(checkpoint, files=tuple(files.values()))
+    source = Source(from_anywhere(path), limits_for(trust))
+    checkpoint = described(source, path, config)
+    return replace(checkpoint, files=tuple(source.seen.values()))
 
 
-def described(source: Path, path: StrPath, config: StrPath | None) -> Checkpoint:
+def described(source: Source, path: StrPath, config: StrPath | None) -> Checkpoint:
     """``read`` for a file that was found."""
-    architecture = None if config is None else read_architecture(from_anywhere(config))
-    in_place = seekable(source) if is_remote(source) and is_file(source) else source
+    architecture = None if config is None else read_architecture(source.at(from_anywhere(config)))
+    in_place = source.at(seekable(source.place)) if source.is_remote and source.is_file() else source
     probe = Probe(in_place)
     for reader in READERS:
         if reader.accepts(probe):
@@ -135,6 +133,6 @@ def described(source: Path, path: StrPath, config: StrPath | None) -> Checkpoint
     raise ReadError(f"{path}: this is {impostor.what}, expected a saved Keras model. {impostor.next_step}")
 
 
-def from_anywhere(place: StrPath) -> Path:
+def from_anywhere(place: StrPath) -> Location:
     """A path, a URL, or standard input."""
     return standard_input() if str(place) == STANDARD_INPUT else locate(place)

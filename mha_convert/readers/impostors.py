@@ -13,13 +13,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import IO
 
 from ..errors import printable
 from ..files.limits import ARCHIVE, MEMBERS
-from ..files.locations import is_file, open_binary
 from ..files.shell import command
+from ..files.source import Source
 from .probe import Probe
 
 ENOUGH = 512  # bytes of an index of TensorFlow.js
@@ -154,11 +153,11 @@ OTHER_ZIP = Impostor("a zip archive without Keras' config.json", "Give the .kera
 
 def recognise(probe: Probe, suffixes: tuple[str, ...]) -> Impostor:
     """What the file or folder is, as well as can be told; ``suffixes`` are those of models in a folder."""
-    head, path = probe.head, probe.path
+    head, source = probe.head, probe.source
     if probe.is_folder:
         return next(
-            (found for name, found in BY_FILE_IN_FOLDER if (path / name).exists()),
-            of_a_browser(path) or a_folder(path, suffixes),
+            (found for name, found in BY_FILE_IN_FOLDER if source.child(name).exists()),
+            of_a_browser(source) or a_folder(source, suffixes),
         )
     if not head:
         return EMPTY
@@ -167,22 +166,22 @@ def recognise(probe: Probe, suffixes: tuple[str, ...]) -> Impostor:
     if head.startswith(b"\x89HDF"):
         return OTHER_HDF5
     if head.startswith(COMPRESSED) or head[257:262] == b"ustar":
-        return in_tar(path) or known_by_head(head) or UNKNOWN
-    if path.name in SAVED_MODEL_PARTS:
+        return in_tar(source) or known_by_head(head) or UNKNOWN
+    if source.name in SAVED_MODEL_PARTS:
         return SAVED_MODEL_FILE
-    if path.name == "checkpoint" or path.suffix == ".index" or ".data-0" in path.name:
+    if source.name == "checkpoint" or source.place.suffix == ".index" or ".data-0" in source.name:
         return CHECKPOINT
     if head[8:9] == b"{" and head[5:8] == b"\0\0\0":
         return SAFETENSORS
-    return known_by_head(head) or (TEXT if text_of(head) is not None else known_by_name(head, path.name) or UNKNOWN)
+    return known_by_head(head) or (TEXT if text_of(head) is not None else known_by_name(head, source.name) or UNKNOWN)
 
 
-def of_a_browser(path: Path) -> Impostor | None:
+def of_a_browser(folder: Source) -> Impostor | None:
     """What a folder is that TensorFlow.js wrote; None for any other."""
-    index = path / TFJS_INDEX
-    if not is_file(index):
+    index = folder.child(TFJS_INDEX)
+    if not index.is_file():
         return None
-    with open_binary(index) as file:
+    with index.open() as file:
         found = known_by_head(file.read(ENOUGH))
     return found if found in (TFJS, TFJS_GRAPH) else None
 
@@ -197,9 +196,9 @@ def known_by_name(head: bytes, name: str) -> Impostor | None:
     return None
 
 
-def a_folder(path: Path, suffixes: tuple[str, ...]) -> Impostor:
+def a_folder(folder: Source, suffixes: tuple[str, ...]) -> Impostor:
     """A folder that is no model itself, with the models in it."""
-    inside = sorted(item.name for item in path.iterdir() if item.name.lower().endswith(suffixes))
+    inside = sorted(item.name for item in folder.children() if item.name.lower().endswith(suffixes))
     if not inside:
         return Impostor("a folder without a saved model", "Give the file or folder that model.save wrote.")
     more = f" and {len(inside) - 4} more" if len(inside) > 4 else ""
@@ -226,21 +225,21 @@ def in_zip(probe: Probe) -> Impostor:
     """What a zip without Keras' members holds."""
     if probe.members is None:
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
-    return in_archive("zip", probe.members, command("unzip", probe.path.name)) or OTHER_ZIP
+    return in_archive("zip", probe.members, command("unzip", probe.source.name)) or OTHER_ZIP
 
 
-def in_tar(path: Path) -> Impostor | None:
+def in_tar(source: Source) -> Impostor | None:
     """What a tar archive, compressed or not, holds; None where it is none."""
     names: list[str] = []
     with (
         suppress(OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError),
-        open_binary(path) as file,
+        source.open() as file,
         tarfile.open(fileobj=Bounded(file), mode="r|*") as archive,
     ):
         names += (member.name for member in islice(archive, MEMBERS))
     if not names:
         return None
-    unpacked = in_archive("tar", names, command("tar xf", path.name))
+    unpacked = in_archive("tar", names, command("tar xf", source.name))
     return unpacked or Impostor("a tar archive without a Keras file", "Give the file that model.save wrote.")
 
 

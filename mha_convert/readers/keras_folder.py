@@ -6,9 +6,9 @@ KerasHub (and KerasNLP) as a preset, ``save_to_preset(folder)``.
 
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 
-from ..files.locations import is_file, store_errors
+from ..files.locations import store_errors
+from ..files.source import Source
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
 from .keras3.consistency import refuse_architecture
@@ -35,28 +35,28 @@ def parts(names: Collection[str]) -> frozenset[str]:
 
 def accepts(probe: Probe) -> bool:
     """A folder with Keras' members."""
-    path = probe.path
+    folder = probe.source
     if not probe.is_folder:
         return False
-    with store_errors(path):
-        return is_file(path / CONFIG) and any(is_file(path / name) for name in (WEIGHTS, SHARDS))
+    with store_errors(folder.place):
+        return folder.child(CONFIG).is_file() and any(folder.child(name).is_file() for name in (WEIGHTS, SHARDS))
 
 
-def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for a damaged member."""
-    refuse_architecture(architecture, path)
-    refuse_links_out(path, *(path / name for name in (CONFIG, METADATA, WEIGHTS, SHARDS, TASK)))
-    config = checked_model(parse_json(json_file(path / CONFIG), path, CONFIG), path)
-    has_metadata, is_whole = is_file(path / METADATA), is_file(path / WEIGHTS)
-    has_task = is_file(path / TASK)
-    metadata = parse_json(json_file(path / METADATA), path, METADATA) if has_metadata else {}
+    refuse_architecture(architecture, source)
+    refuse_links_out(source, *(source.child(name) for name in (CONFIG, METADATA, WEIGHTS, SHARDS, TASK)))
+    config = checked_model(parse_json(json_file(source.child(CONFIG)), source, CONFIG), source)
+    has_metadata, is_whole = source.child(METADATA).is_file(), source.child(WEIGHTS).is_file()
+    has_task = source.child(TASK).is_file()
+    metadata = parse_json(json_file(source.child(METADATA)), source, METADATA) if has_metadata else {}
     version = metadata.get("keras_version")
     is_preset = has_task or any(name in metadata for name in HUB_VERSIONS)
-    shards = {} if is_whole else shards_of(path / SHARDS)
-    images = [Hdf5Image(path / WEIGHTS)] if is_whole else [Hdf5Image(shard) for shard in shards]
+    shards = {} if is_whole else shards_of(source.child(SHARDS))
+    images = [Hdf5Image(source.child(WEIGHTS))] if is_whole else [Hdf5Image(shard) for shard in shards]
     checkpoint = read_weights(
         images,
-        path=path,
+        source=source,
         format=PRESET if is_preset else FORMAT,
         keras_version=version if isinstance(version, str) else None,
         model=config,
@@ -64,8 +64,8 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     if is_preset:
         checkpoint = replace(checkpoint, format_title=PRESET_TITLE)
     if not is_whole:
-        check_shards(checkpoint, shards, path / SHARDS)
-    if is_file(path / TASK_WEIGHTS):
+        check_shards(checkpoint, shards, source.child(SHARDS))
+    if source.child(TASK_WEIGHTS).is_file():
         note = (
             f"The layers of the preset's task lie in '{TASK_WEIGHTS}', which is not read here; give that file for them."
         )

@@ -6,12 +6,12 @@ import zipfile
 import zlib
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 from typing import IO
 
 from ..errors import ReadError, printable, reason
-from ..files.limits import limits, way_on
-from ..files.locations import SMALL, is_remote, open_binary
+from ..files.limits import way_on
+from ..files.locations import SMALL
+from ..files.source import Source
 from ..records.source import Checkpoint
 from .hdf5.deflated import Deflated
 from .hdf5.image import Hdf5Image
@@ -41,36 +41,38 @@ def accepts(probe: Probe) -> bool:
     return probe.members is not None and CONFIG in probe.members
 
 
-def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for a damaged archive, or one without HDF5 weights."""
-    refuse_architecture(architecture, path)
+    refuse_architecture(architecture, source)
     try:
-        with open_binary(path) as file, zipfile.ZipFile(file) as archive:
+        with source.open() as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             if WEIGHTS not in names:
-                raise ReadError(f"{path}: {missing_weights(names)}")
+                raise ReadError(f"{source}: {missing_weights(names)}")
             for name in (CONFIG, WEIGHTS, METADATA):
-                check_member(archive, name, path)
+                check_member(archive, name, source)
             checksum = archive.getinfo(WEIGHTS).CRC
-            config = checked_model(parse_json(small_member(archive, CONFIG, path), path, CONFIG), path)
-            metadata = parse_json(small_member(archive, METADATA, path), path, METADATA) if METADATA in names else {}
-            image = weights_image(archive, file, path)
+            config = checked_model(parse_json(small_member(archive, CONFIG, source), source, CONFIG), source)
+            metadata = (
+                parse_json(small_member(archive, METADATA, source), source, METADATA) if METADATA in names else {}
+            )
+            image = weights_image(archive, file, source)
     except OSError as error:
-        raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the disk, or copy it again.") from error
+        raise ReadError(f"{source}: cannot be read: {reason(error)}. Check the disk, or copy it again.") from error
     except (*DAMAGED_ZIP, NotImplementedError, RuntimeError) as error:
         raise ReadError(
-            f"{path}: its zip archive is damaged: where a member should begin, there is none. {COPY_AGAIN}"
+            f"{source}: its zip archive is damaged: where a member should begin, there is none. {COPY_AGAIN}"
         ) from error
     version = metadata.get("keras_version")
     checkpoint = read_weights(
         [image],
-        path=path,
+        source=source,
         format=FORMAT,
         keras_version=version if isinstance(version, str) else None,
         model=config,
     )
     if (
-        is_remote(path) and image.length > SMALL
+        source.is_remote and image.length > SMALL
     ):  # the checksum is of the whole member, and only the ranges that are needed are fetched
         return replace(checkpoint, notes=(*checkpoint.notes, UNCHECKED))
     return replace(checkpoint, check=lambda: check_weights(image, checksum))
@@ -83,7 +85,7 @@ def check_weights(image: Hdf5Image, checksum: int) -> None:
         found = zlib.crc32(image.part(start, min(CHUNK, image.length - start)).data, found)
     if found != checksum:
         raise ReadError(
-            f"{image.path}: {WEIGHTS} has checksum {found:08x}, the zip says {checksum:08x}. "
+            f"{image.source}: {WEIGHTS} has checksum {found:08x}, the zip says {checksum:08x}. "
             "The file is damaged; copy or download it again."
         )
 
@@ -98,7 +100,7 @@ def missing_weights(names: list[str]) -> str:
     return f"holds '{WEIGHTS}' 0 times, expected once. Save the model again with model.save('x.keras')."
 
 
-def check_member(archive: zipfile.ZipFile, name: str, path: Path) -> None:
+def check_member(archive: zipfile.ZipFile, name: str, source: Source) -> None:
     """A member that is used is there once (the metadata may be missing), and is stored as a file in a way we read.
 
     Raises:
@@ -106,48 +108,49 @@ def check_member(archive: zipfile.ZipFile, name: str, path: Path) -> None:
     """
     found = [member for member in archive.infolist() if member.orig_filename.split("\0")[0] == name]
     if len(found) > 1 or (name != METADATA and not found):
-        raise ReadError(f"{path}: holds '{name}' {len(found)} times, expected once. Save the model again.")
+        raise ReadError(f"{source}: holds '{name}' {len(found)} times, expected once. Save the model again.")
     for member in found:
         if member.flag_bits & ENCRYPTED:
-            raise ReadError(f"{path}: {name} is encrypted. Unzip it with its password, and give the folder.")
+            raise ReadError(f"{source}: {name} is encrypted. Unzip it with its password, and give the folder.")
         if stat.S_ISLNK(member.external_attr >> 16):
-            raise ReadError(f"{path}: {name} is a link to another file, which is not followed. Save the model again.")
+            raise ReadError(f"{source}: {name} is a link to another file, which is not followed. Save the model again.")
         if member.orig_filename != name:
-            raise ReadError(f"{path}: {name} is called '{printable(member.orig_filename)}'. Keras did not write this.")
+            raise ReadError(
+                f"{source}: {name} is called '{printable(member.orig_filename)}'. Keras did not write this."
+            )
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             method = zipfile.compressor_names.get(member.compress_type, "unknown")  # type: ignore[attr-defined]
             raise ReadError(
-                f"{path}: {name} is compressed with method {member.compress_type} ({method}), expected none or "
+                f"{source}: {name} is compressed with method {member.compress_type} ({method}), expected none or "
                 "deflate. Unzip it and give the folder."
             )
 
 
-def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
+def small_member(archive: zipfile.ZipFile, name: str, source: Source) -> bytes:
     """The content of a JSON member, bounded and checked."""
-    member = archive.getinfo(name)
-    if member.file_size > limits().json:
-        raise ReadError(
-            f"{path}: {name} is {member.file_size} bytes of JSON, expected at most {limits().json}. {way_on()}."
-        )
+    member, most = archive.getinfo(name), source.limits.json
+    if member.file_size > most:
+        next_step = way_on(source.limits)
+        raise ReadError(f"{source}: {name} is {member.file_size} bytes of JSON, expected at most {most}. {next_step}.")
     try:
         with archive.open(name) as file:
             content = file.read(member.file_size + 1)
     except DAMAGED_ZIP as error:
         raise ReadError(
-            f"{path}: {name} is damaged: it is not where the zip says, or not the {member.file_size} bytes "
+            f"{source}: {name} is damaged: it is not where the zip says, or not the {member.file_size} bytes "
             f"(checksum {member.CRC:08x}) that it says. {COPY_AGAIN}"
         ) from error
     if len(content) != member.file_size:
-        raise ReadError(f"{path}: {name} has {len(content)} bytes, expected {member.file_size}. {COPY_AGAIN}")
+        raise ReadError(f"{source}: {name} has {len(content)} bytes, expected {member.file_size}. {COPY_AGAIN}")
     return content
 
 
-def weights_image(archive: zipfile.ZipFile, file: IO[bytes], path: Path) -> Hdf5Image:
+def weights_image(archive: zipfile.ZipFile, file: IO[bytes], source: Source) -> Hdf5Image:
     """Where the HDF5 member lies; a deflated one (a zip made by hand) is inflated where it is read."""
     member = archive.getinfo(WEIGHTS)
-    if member.file_size > limits().ratio * max(member.compress_size, 1):
+    if member.file_size > source.limits.ratio * max(member.compress_size, 1):
         raise ReadError(
-            f"{path}: {WEIGHTS} says that {member.compress_size} bytes inflate to {member.file_size}, more than "
+            f"{source}: {WEIGHTS} says that {member.compress_size} bytes inflate to {member.file_size}, more than "
             f"a zip can hold. {COPY_AGAIN}"
         )
     file.seek(member.header_offset)
@@ -157,18 +160,18 @@ def weights_image(archive: zipfile.ZipFile, file: IO[bytes], path: Path) -> Hdf5
     header = LOCAL_HEADER.unpack(head)
     name = file.read(header[-2])
     if name != WEIGHTS.encode() or header[LOCAL_METHOD] != member.compress_type:
-        raise ReadError(f"{path}: {WEIGHTS} has two descriptions in the zip that contradict each other. {COPY_AGAIN}")
+        raise ReadError(f"{source}: {WEIGHTS} has two descriptions in the zip that contradict each other. {COPY_AGAIN}")
     start = member.header_offset + LOCAL_HEADER.size + header[-2] + header[-1]
     if start + member.compress_size > archive.start_dir:
         raise ReadError(
-            f"{path}: {WEIGHTS} would end at byte {start + member.compress_size}, in the zip's directory, which begins "
-            f"at {archive.start_dir}. {COPY_AGAIN}"
+            f"{source}: {WEIGHTS} would end at byte {start + member.compress_size}, in the zip's directory, which "
+            f"begins at {archive.start_dir}. {COPY_AGAIN}"
         )
     if member.compress_type == zipfile.ZIP_DEFLATED:
-        return Hdf5Image(path, content=Deflated(path, start, member.compress_size, member.file_size))
+        return Hdf5Image(source, content=Deflated(source, start, member.compress_size, member.file_size))
     if member.file_size != member.compress_size:
         raise ReadError(
-            f"{path}: {WEIGHTS} says that it is stored in {member.compress_size} bytes and has {member.file_size}. "
+            f"{source}: {WEIGHTS} says that it is stored in {member.compress_size} bytes and has {member.file_size}. "
             f"{COPY_AGAIN}"
         )
-    return Hdf5Image(path, start, member.file_size)
+    return Hdf5Image(source, start, member.file_size)

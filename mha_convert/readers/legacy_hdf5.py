@@ -8,9 +8,9 @@ hold ``/`` themselves, so the lists are followed and the tree is not walked.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ..errors import ReadError, printable
+from ..files.source import Source
 from ..records.source import Checkpoint, Group, LayerConfig, Variable
 from .hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
 from .keras3.consistency import check_fits, check_holds_attention, check_names_all, check_units, refuse_architecture
@@ -50,15 +50,15 @@ def accepts(probe: Probe) -> bool:
     return root is not None and (root.holds("model_weights") or root.attribute("layer_names") is not None)
 
 
-def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for damage, and for what an aborted save left behind."""
-    with Hdf5Image(path).open() as root:
+    with Hdf5Image(source).open() as root:
         whole = root.holds("model_weights")
         top = as_group(root, "model_weights") if whole else root
         config = root.attribute("model_config")
-        model = architecture if config is None else own_model(config, path)
+        model = architecture if config is None else own_model(config, source)
         if config is not None:
-            refuse_architecture(architecture, path)
+            refuse_architecture(architecture, source)
         version = root.attribute("keras_version") or top.attribute("keras_version")
         backend = root.attribute("backend") or top.attribute("backend")
         found = list(layer_variables(top))
@@ -72,21 +72,21 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     owners = [sorter.owner(item) for item in found]
     tree = sorter.build(found, owners)
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
-    check_fits(own, architecture, path)
-    check_holds_attention(own, model or {}, path, repeats_shared_layers=True)
+    check_fits(own, architecture, source)
+    check_holds_attention(own, model or {}, source, repeats_shared_layers=True)
     if architecture is None:
         holding = [group for group in own.children.values() if any(inner.variables for inner in group.walk())]
-        check_names_all(model or {}, [group.name for group in holding if group.config is None], path)
-    check_units(own, path)
+        check_names_all(model or {}, [group.name for group in holding if group.config is None], source)
+    check_units(own, source)
     conflicts = [*listed_otherwise(found, model or {}), *nested_otherwise(found, owners, sorter.entries)]
     notes = (
-        *refuse_or_tell(conflicts, path, is_separate=architecture is not None),
-        *exchanged_weights(found, owners, sorter.entries, path),
+        *refuse_or_tell(conflicts, source, is_separate=architecture is not None),
+        *exchanged_weights(found, owners, sorter.entries, source),
         *left_unlisted(strays),
         *hidden_masks(model or {}, version_of(version)),
     )
     return Checkpoint(
-        path=str(path),
+        path=str(source),
         format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
         format_title=TITLE if whole else WEIGHTS_ONLY_TITLE,
         keras_version=version,
@@ -119,13 +119,15 @@ def with_names(model: Json, listed: Sequence[str]) -> Json:
     return {**model, "config": layers if isinstance(inner, list) else {**inner, "layers": layers}}
 
 
-def own_model(config: object, path: Path) -> Json:
+def own_model(config: object, source: Source) -> Json:
     """The model's JSON in the attribute ``model_config``."""
     if not isinstance(config, str):
-        raise ReadError(f"{path}: its model_config is {kind_of(config)}, no text. Save the model again.")
+        raise ReadError(f"{source}: its model_config is {kind_of(config)}, no text. Save the model again.")
     if not config.isascii() and config != config.encode("utf-8", "replace").decode():
-        raise ReadError(f"{path}: its model_config is not UTF-8 text. The file is damaged; copy or download it again.")
-    return checked_model(parse_json(config, path, "attribute model_config"), path)
+        raise ReadError(
+            f"{source}: its model_config is not UTF-8 text. The file is damaged; copy or download it again."
+        )
+    return checked_model(parse_json(config, source, "attribute model_config"), source)
 
 
 def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
@@ -196,7 +198,7 @@ def refuse_aborted_save(top: Hdf5Group, layers: list[str]) -> None:
         name, times = Counter(weights).most_common(1)[0] if weights else ("", 0)
         if times > 1:
             raise ReadError(
-                f"{top.image.path}: layer '{printable(layer)}' lists the weight '{printable(name)}' {times} times, "
+                f"{top.image.source}: layer '{printable(layer)}' lists the weight '{printable(name)}' {times} times, "
                 "expected once: an aborted save (Keras 3.0 to 3.2 cannot write attention as .h5), most weights are not "
                 "in the file. Save the model again as .keras or .weights.h5."
             )

@@ -1,22 +1,21 @@
 """Links in a folder that came from a stranger: an archive can hold links to any file of the machine."""
 
-from pathlib import Path
-
 from ..errors import ReadError, printable
-from ..files.limits import TRUSTED, limits
-from ..files.locations import is_link_out, is_remote
+from ..files.limits import TRUSTED
+from ..files.locations import is_link_out
+from ..files.source import Source
 
 
-def refuse_links_out(folder: Path, *files: Path) -> None:
+def refuse_links_out(folder: Source, *files: Source) -> None:
     """Each file lies in ``folder``, whatever links lead to it, or in the cache that the folder belongs to.
 
     Raises:
         ReadError: one does not; it was not opened.
     """
-    if is_remote(folder) or limits() == TRUSTED:
+    if folder.limits == TRUSTED:
         return
     for file in files:
-        if is_link_out(folder, file):
+        if is_link_out(folder.place, file.place):
             raise ReadError(
                 f"{folder}: its '{printable(file.name)}' is a link to a file elsewhere, which is not followed. "
                 "Copy the file into the folder, or give --trust (trust=True)."

@@ -8,7 +8,6 @@ where they do not, no reading is the right one for sure.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..records.source import Variable
@@ -50,12 +49,12 @@ class Conflict:
     name: str
 
 
-def refuse_or_tell(conflicts: Sequence[Conflict], path: Path, *, is_separate: bool) -> list[str]:
+def refuse_or_tell(conflicts: Sequence[Conflict], source: object, *, is_separate: bool) -> list[str]:
     """A file's own configuration is as true as its names, so it is refused; of a separate one a note tells.
 
     Args:
         conflicts: where layers would be exchanged.
-        path: the file.
+        source: the file.
         is_separate: whether the configuration was given in a file of its own, and lists layers in its own order.
     """
     if not conflicts:
@@ -65,8 +64,8 @@ def refuse_or_tell(conflicts: Sequence[Conflict], path: Path, *, is_separate: bo
     also = f", and so in {more} more places" if more > 1 else ", and so in 1 more place" if more else ""
     if not is_separate:
         raise ReadError(
-            f"{path}: its configuration's order says that {printable(first.where)} is '{order}', the name in the file "
-            f"says '{name}'{also}. Keras goes by the order and would take '{name}' for '{order}'. {CHANGED}"
+            f"{source}: its configuration's order says that {printable(first.where)} is '{order}', the name in the "
+            f"file says '{name}'{also}. Keras goes by the order and would take '{name}' for '{order}'. {CHANGED}"
         )
     return [
         f"The configuration lists its layers in another order than the file: {printable(first.where)} is '{name}' in "
@@ -177,7 +176,7 @@ def kind_of(item: Listed) -> str:
 
 
 def exchanged_weights(
-    found: Sequence[Listed], owners: Sequence[LayerPath], entries: Mapping[LayerPath, Json], path: Path
+    found: Sequence[Listed], owners: Sequence[LayerPath], entries: Mapping[LayerPath, Json], source: object
 ) -> Iterator[str]:
     """Weights of one attention layer in ``.h5`` that are listed in another order than Keras makes them.
 
@@ -202,7 +201,7 @@ def exchanged_weights(
         is_explained = all(map(may_be_frozen, kinds.values())) and not all(map(lie_in_order, kinds.values()))
         if entries and not is_explained:
             raise ReadError(
-                f"{path}: l{fact}. Keras goes by the order and would take '{by_name}' for '{by_order}', the names "
+                f"{source}: l{fact}. Keras goes by the order and would take '{by_name}' for '{by_order}', the names "
                 f"say otherwise. {CHANGED}"
             )
         yield (

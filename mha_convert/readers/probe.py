@@ -6,10 +6,10 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from ..errors import ReadError, reason
-from ..files.locations import is_file, is_remote, open_binary, store_errors
+from ..files.locations import store_errors
+from ..files.source import Source
 from .hdf5.image import MAGIC as HDF5
 from .hdf5.image import Hdf5Group, Hdf5Image
 from .tensorflow.bundle import has_index
@@ -24,7 +24,7 @@ DAMAGED_ZIP = (zipfile.BadZipFile, EOFError, zlib.error, struct.error, ValueErro
 class Probe:
     """A file or folder as readers look at it before one of them reads it."""
 
-    path: Path
+    source: Source
 
     @cached_property
     def head(self) -> bytes:
@@ -33,15 +33,12 @@ class Probe:
         Raises:
             ReadError: there is no such file, or it cannot be opened, or is not a regular file.
         """
-        return first_bytes(self.path)
+        return first_bytes(self.source)
 
     @cached_property
     def is_folder(self) -> bool:
         """Whether it is a folder."""
-        if self.head:
-            return False
-        with store_errors(self.path):
-            return self.path.is_dir()
+        return not self.head and self.source.is_folder()
 
     @property
     def is_zip(self) -> bool:
@@ -54,7 +51,7 @@ class Probe:
         if not self.is_zip:
             return None
         try:
-            with open_binary(self.path) as file, zipfile.ZipFile(file) as archive:
+            with self.source.open() as file, zipfile.ZipFile(file) as archive:
                 return tuple(archive.namelist())
         except (OSError, NotImplementedError, *DAMAGED_ZIP):
             return None
@@ -68,17 +65,17 @@ class Probe:
         """
         if not self.head.startswith(HDF5):
             return None
-        with Hdf5Image(self.path).open(depth=1) as root:
+        with Hdf5Image(self.source).open(depth=1) as root:
             return root
 
 
-def first_bytes(source: Path) -> bytes:
+def first_bytes(source: Source) -> bytes:
     """The beginning of the file, none of a folder; what is no regular file is refused, unopened."""
     try:
-        with store_errors(source):
-            if is_remote(source) and not is_file(source) and has_index(source):
+        with store_errors(source.place):
+            if source.is_remote and not source.is_file() and has_index(source):
                 return b""
-            mode = source.stat().st_mode
+            mode = source.place.stat().st_mode
             if stat.S_ISDIR(mode):
                 return b""
             if not stat.S_ISREG(mode):
@@ -86,11 +83,11 @@ def first_bytes(source: Path) -> bytes:
                     f"{source}: this is a device, pipe or socket, expected a file. Give a file on a disk, or `-` to "
                     "read standard input."
                 )
-            with open_binary(source) as file:
+            with source.open() as file:
                 return file.read(HEAD_SIZE)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and has_index(source):
             return b""
         raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path and its permissions.") from error
     except ValueError as error:  # a NUL in the path
-        raise ReadError(f"{source!r}: is not a path ({error}). Check the path.") from error
+        raise ReadError(f"{source.place!r}: is not a path ({error}). Check the path.") from error

@@ -9,12 +9,11 @@ https://www.tensorflow.org/guide/saved_model
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..errors import ReadError
 from ..files.limits import PROTOBUF
-from ..files.locations import fetch, is_file, size_of
+from ..files.source import Source
 from ..records.source import Checkpoint
 from .keras3.consistency import check_fits, refuse_architecture
 from .keras3.json_text import Json, mapping
@@ -48,20 +47,20 @@ def parts(names: Collection[str]) -> frozenset[str]:
 
 def accepts(probe: Probe) -> bool:
     """The folder, or a file of it that has its name in every SavedModel."""
-    path = probe.path
+    source = probe.source
     if probe.head:
-        return path.name in PARTS and is_file(path.parent / GRAPH_FILE)
-    return probe.is_folder and (is_file(path / GRAPH_FILE) or is_file(path / TEXT_FILE))
+        return source.name in PARTS and source.beside(GRAPH_FILE).is_file()
+    return probe.is_folder and any(source.child(name).is_file() for name in (GRAPH_FILE, TEXT_FILE))
 
 
-def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for missing or damaged parts."""
-    folder = path if path.is_dir() else path.parent
-    if not is_file(folder / GRAPH_FILE):
+    folder = source if source.is_folder() else source.folder
+    if not folder.child(GRAPH_FILE).is_file():
         raise ReadError(
             f"{folder}: holds {TEXT_FILE}, a SavedModel as text, which is not read. Save it as {GRAPH_FILE}."
         )
-    prefix = folder.joinpath(*VARIABLES)
+    prefix = folder.child(*VARIABLES)
     if not has_index(prefix):
         raise ReadError(
             f"{folder}: a SavedModel without 'variables/variables.index': it holds no weights, or they were not "
@@ -74,14 +73,14 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     configs = dict(configurations(folder, graph, objects, same))
     arrangement = arrange(bundle, objects, operations_that_read(graph, objects, same))
     if configs:
-        refuse_architecture(architecture, path)
+        refuse_architecture(architecture, source)
     model = configs.get(0, architecture or {})
     root = Namer(arrangement, configs, architecture).tree()
-    check_fits(root, architecture, path, by_name=False)
+    check_fits(root, architecture, source, by_name=False)
     version = keras_version(graph.meta_info_def.tensorflow_version) if configs else None
     others = tuple(arrangement.others)
     return Checkpoint(
-        path=str(path),
+        path=str(source),
         format=FORMAT,
         keras_version=version,
         backend="tensorflow" if configs else None,  # Keras 3 exports from any backend
@@ -93,22 +92,25 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     )
 
 
-def content(path: Path) -> bytes:
+def content(source: Source) -> bytes:
     """A protobuf file, bounded."""
-    size = size_of(path)
+    size = source.size()
     if not size:
-        raise ReadError(f"{path}: is empty. Copy or download the folder again.")
+        raise ReadError(f"{source}: is empty. Copy or download the folder again.")
     if size >= PROTOBUF:  # no option lifts what is protobuf's own
-        raise ReadError(f"{path}: is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again.")
-    return fetch(path, 0, size).tobytes()
+        raise ReadError(
+            f"{source}: is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again."
+        )
+    return source.fetch(0, size).tobytes()
 
 
-def first_graph(folder: Path) -> Any:
+def first_graph(folder: Source) -> Any:
     """The model's graph; SavedModels of Keras hold exactly one."""
-    refuse_links_out(folder, folder / GRAPH_FILE, folder / METADATA_FILE)
-    message = parse("SavedModel", content(folder / GRAPH_FILE), folder / GRAPH_FILE, "the SavedModel")
+    file = folder.child(GRAPH_FILE)
+    refuse_links_out(folder, file, folder.child(METADATA_FILE))
+    message = parse("SavedModel", content(file), file, "the SavedModel")
     if not message.meta_graphs or not message.meta_graphs[0].HasField("meta_info_def"):
-        raise ReadError(f"{folder / GRAPH_FILE}: holds no graph. The file is damaged; copy or download it again.")
+        raise ReadError(f"{file}: holds no graph. The file is damaged; copy or download it again.")
     return message.meta_graphs[0]
 
 
@@ -119,12 +121,12 @@ def keras_version(tensorflow_version: str) -> str | None:
 
 
 def configurations(
-    folder: Path, graph: Any, objects: Sequence[Object], same: Mapping[int, int]
+    folder: Source, graph: Any, objects: Sequence[Object], same: Mapping[int, int]
 ) -> Iterator[tuple[int, Json]]:
     """Each layer's JSON by its object in the checkpoint."""
-    if is_file(folder / METADATA_FILE):
-        path = folder / METADATA_FILE
-        for node in parse("KerasMetadata", content(path), path, "Keras' metadata").nodes:
+    file = folder.child(METADATA_FILE)
+    if file.is_file():
+        for node in parse("KerasMetadata", content(file), file, "Keras' metadata").nodes:
             number = follow(objects, node.node_path)
             if number is not None and node.identifier.startswith(KERAS_PREFIX):
                 yield number, layer_json(node.metadata)

@@ -5,11 +5,10 @@ may stand empty in the shard before the one with its data, so all shards are rea
 """
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from ..errors import ReadError, printable
-from ..files.locations import is_file
+from ..files.source import Source
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
 from .keras3.json_text import Json, json_file, mapping, parse_json
@@ -31,38 +30,38 @@ def accepts(probe: Probe) -> bool:
     """The index, or a folder that holds one."""
     if probe.head:
         return b'"weight_map"' in probe.head
-    return probe.is_folder and len(list(probe.path.glob(f"*{INDEX_END}"))) == 1
+    return probe.is_folder and len(probe.source.children(f"*{INDEX_END}")) == 1
 
 
-def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the weights; raises ``ReadError`` for a missing shard, or one that lacks what the index promises."""
-    index = next(path.glob(f"*{INDEX_END}")) if path.is_dir() else path
+    index = source.children(f"*{INDEX_END}")[0] if source.is_folder() else source
     shards = shards_of(index)
     images = [Hdf5Image(shard) for shard in shards]
-    checkpoint = read_weights(images, path=path, format=FORMAT, keras_version=None, architecture=architecture)
+    checkpoint = read_weights(images, source=source, format=FORMAT, keras_version=None, architecture=architecture)
     check_shards(checkpoint, shards, index)
     return checkpoint
 
 
-def shards_of(index: Path) -> dict[Path, list[str]]:
+def shards_of(index: Source) -> dict[Source, list[str]]:
     """The shards that an index names, each with the groups that it should hold."""
     places = mapping(parse_json(json_file(index), index, "the index").get("weight_map"))
-    found: dict[Path, list[str]] = {}
+    found: dict[Source, list[str]] = {}
     for group, names in places.items():
         for name in shard_names(names, index):
-            found.setdefault(index.with_name(name), []).append(group)
+            found.setdefault(index.beside(name), []).append(group)
     if not found:
         raise ReadError(f"{index}: its weight_map names no shard. Save the weights again.")
-    for path in found:
-        if not is_file(path):
+    for shard in found:
+        if not shard.is_file():
             raise ReadError(
-                f"{index}: its shard '{printable(path.name)}' is not beside it. Copy all shards into one folder."
+                f"{index}: its shard '{printable(shard.name)}' is not beside it. Copy all shards into one folder."
             )
-    refuse_links_out(index.parent, *found)
-    return dict(sorted(found.items()))
+    refuse_links_out(index.folder, *found)
+    return dict(sorted(found.items(), key=lambda item: item[0].name))
 
 
-def check_shards(checkpoint: Checkpoint, shards: Mapping[Path, list[str]], index: Path) -> None:
+def check_shards(checkpoint: Checkpoint, shards: Mapping[Source, list[str]], index: Source) -> None:
     """Every group that the index names must have come out of the shards."""
     held = {variable.path.rpartition("/")[0] for variable in checkpoint.variables}
     missing = sorted(group for groups in shards.values() for group in groups if group.strip("/") not in held)
@@ -73,7 +72,7 @@ def check_shards(checkpoint: Checkpoint, shards: Mapping[Path, list[str]], index
         )
 
 
-def shard_names(names: Any, index: Path) -> list[str]:
+def shard_names(names: Any, index: Source) -> list[str]:
     """One or several file names beside the index; anything that leads elsewhere is refused."""
     listed = names if isinstance(names, list) else [names]
     for name in listed:

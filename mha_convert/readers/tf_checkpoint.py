@@ -6,11 +6,11 @@ https://www.tensorflow.org/guide/checkpoint
 
 import re
 from collections.abc import Collection
-from pathlib import Path
 
 from ..errors import ReadError, printable
 from ..files.limits import STATE
-from ..files.locations import is_file, store_errors
+from ..files.locations import store_errors
+from ..files.source import Source
 from ..records.source import Checkpoint
 from .keras3.consistency import check_fits
 from .keras3.json_text import Json
@@ -42,22 +42,23 @@ def parts(names: Collection[str]) -> frozenset[str]:
 
 def accepts(probe: Probe) -> bool:
     """An index, a data file, a prefix of both, the file ``checkpoint``, or a folder of these."""
-    path = probe.path
+    source = probe.source
     if not probe.head:
-        return not is_file(path) and (has_index(path) or is_checkpoint_folder(probe))
-    if path.name == STATE_FILE and LATEST.search(probe.head.decode("utf-8", "replace")):
+        return not source.is_file() and (has_index(source) or is_checkpoint_folder(probe))
+    if source.name == STATE_FILE and LATEST.search(probe.head.decode("utf-8", "replace")):
         return True
-    return bool(DATA_FILE.fullmatch(path.name)) or (path.name.endswith(INDEX_END) and is_table(path))
+    return bool(DATA_FILE.fullmatch(source.name)) or (source.name.endswith(INDEX_END) and is_table(source))
 
 
 def is_checkpoint_folder(probe: Probe) -> bool:
     """Whether it is a folder that holds checkpoints, and not a SavedModel."""
-    return probe.is_folder and (is_file(probe.path / STATE_FILE) or any(probe.path.glob(f"*{INDEX_END}")))
+    source = probe.source
+    return probe.is_folder and (source.child(STATE_FILE).is_file() or bool(source.children(f"*{INDEX_END}")))
 
 
-def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the checkpoint; raises ``ReadError`` for missing or damaged parts."""
-    prefix, notes = find_prefix(path)
+    prefix, notes = find_prefix(source)
     if not has_index(prefix):
         raise ReadError(
             f"{prefix}: a TensorFlow checkpoint without its index '{prefix.name}{INDEX_END}'. "
@@ -65,20 +66,20 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         )
     bundle = open_bundle(prefix)
     objects = read_objects(bundle)
-    return describe(bundle, objects, path, architecture, notes)
+    return describe(bundle, objects, source, architecture, notes)
 
 
 def describe(
-    bundle: Bundle, objects: list[Object], path: Path, architecture: Json | None, notes: tuple[str, ...]
+    bundle: Bundle, objects: list[Object], source: Source, architecture: Json | None, notes: tuple[str, ...]
 ) -> Checkpoint:
     """The records of an opened checkpoint."""
     arrangement = arrange(bundle, objects, {})
     root = Namer(arrangement, {}, architecture).tree()
-    check_fits(root, architecture, path, by_name=False)
+    check_fits(root, architecture, source, by_name=False)
     others = tuple(arrangement.others)
     by_keras_3 = any(name in KERAS_3 for item in objects for name, _ in item.children)
     return Checkpoint(
-        path=str(path),
+        path=str(source),
         format=FORMAT,
         has_config=architecture is not None,
         has_layer_names=bool(objects),
@@ -92,50 +93,51 @@ def describe(
     )
 
 
-def find_prefix(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """The checkpoint that ``path`` means, and a note where there was a choice.
+def find_prefix(source: Source) -> tuple[Source, tuple[str, ...]]:
+    """The checkpoint that ``source`` means, and a note where there was a choice.
 
     The file ``checkpoint`` may name any path; only a file beside it is ever opened.
     """
-    if path.is_dir() and not has_index(path):
-        return latest(path)
-    if path.name == STATE_FILE and not has_index(path):
-        return latest(path.parent)
-    if match := DATA_FILE.fullmatch(path.name):
-        return path.with_name(match[1]), ()
-    is_index = path.name.endswith(INDEX_END) and is_file(path)
-    return (path.with_name(path.name.removesuffix(INDEX_END)) if is_index else path), ()
+    if source.is_folder() and not has_index(source):
+        return latest(source)
+    if source.name == STATE_FILE and not has_index(source):
+        return latest(source.folder)
+    if match := DATA_FILE.fullmatch(source.name):
+        return source.beside(match[1]), ()
+    is_index = source.name.endswith(INDEX_END) and source.is_file()
+    return (source.beside(source.name.removesuffix(INDEX_END)) if is_index else source), ()
 
 
-def latest(folder: Path) -> tuple[Path, tuple[str, ...]]:
+def latest(folder: Source) -> tuple[Source, tuple[str, ...]]:
     """The newest checkpoint of a folder by its file ``checkpoint``, or its only one."""
-    present = sorted(item.name.removesuffix(INDEX_END) for item in folder.glob(f"*{INDEX_END}"))
+    present = sorted(item.name.removesuffix(INDEX_END) for item in folder.children(f"*{INDEX_END}"))
     listed = ", ".join(map(printable, present[:4])) + (", …" if len(present) > 4 else "")
-    if not is_file(folder / STATE_FILE):
+    state = folder.child(STATE_FILE)
+    if not state.is_file():
         if len(present) == 1:
-            return folder / present[0], ()
+            return folder.child(present[0]), ()
         raise ReadError(
             f"{folder}: holds {len(present)} checkpoints ({listed}), and no file '{STATE_FILE}' says which is the "
             f"latest. Give one of them, as {folder}/NAME."
         )
-    named = named_in(folder / STATE_FILE)
+    named = named_in(state)
     name = re.split(r"[/\\]", named)[-1]
     if not named:
-        raise ReadError(f"{folder / STATE_FILE}: names no checkpoint. Give the checkpoint itself, as {folder}/NAME.")
+        raise ReadError(f"{state}: names no checkpoint. Give the checkpoint itself, as {folder}/NAME.")
     if name not in present:
         raise ReadError(
-            f"{folder / STATE_FILE}: names '{printable(named)}', expected a checkpoint beside it; the folder holds "
+            f"{state}: names '{printable(named)}', expected a checkpoint beside it; the folder holds "
             f"{listed or 'none'}. Give the checkpoint itself, as {folder}/NAME."
         )
     notes = [f"The folder holds {len(present)} checkpoints ({listed}); '{name}' is the latest."] if present[1:] else []
     if name != named:
         notes.append(f"The file '{STATE_FILE}' names '{printable(named)}'; '{name}' beside it was taken.")
-    return folder / name, tuple(notes)
+    return folder.child(name), tuple(notes)
 
 
-def named_in(state: Path) -> str:
+def named_in(state: Source) -> str:
     """The path in a file ``checkpoint``."""
-    with store_errors(state), state.open("rb") as file:
+    with store_errors(state.place), state.open() as file:
         text = file.read(STATE).decode("utf-8", "replace")
     match = LATEST.search(text)
     return re.sub(r"\\(.)", r"\1", match[1]) if match else ""

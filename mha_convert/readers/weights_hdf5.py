@@ -5,10 +5,9 @@ They hold no configuration; that may come from a JSON beside them.
 
 import re
 from collections.abc import Collection
-from pathlib import Path
 
 from ..errors import ReadError, printable
-from ..files.locations import is_file
+from ..files.source import Source
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
 from .keras3.json_text import Json
@@ -29,21 +28,23 @@ def parts(names: Collection[str]) -> frozenset[str]:
 
 def accepts(probe: Probe) -> bool:
     """HDF5 in the v3 layout, or a shard of it; the suffix says nothing."""
-    return probe.root is not None and (is_v3(probe.root) or index_of_shard(probe.path) is not None)
+    return probe.root is not None and (is_v3(probe.root) or index_of_shard(probe.source) is not None)
 
 
-def index_of_shard(path: Path) -> Path | None:
-    """The index beside ``path`` that this file is one shard of."""
-    shard = SHARD.fullmatch(path.name)
-    index = path.with_name(shard[1] + INDEX_END) if shard else None
-    return index if index and is_file(index) else None
+def index_of_shard(source: Source) -> Source | None:
+    """The index beside the file that it is one shard of."""
+    shard = SHARD.fullmatch(source.name)
+    index = source.beside(shard[1] + INDEX_END) if shard else None
+    return index if index and index.is_file() else None
 
 
-def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the weights; raises ``ReadError`` for a damaged file, and for one shard of several."""
-    if index := index_of_shard(path):
+    if index := index_of_shard(source):
         raise ReadError(
-            f"{path}: is one shard of '{printable(index.name)}' beside it, and holds a part of the weights. "
+            f"{source}: is one shard of '{printable(index.name)}' beside it, and holds a part of the weights. "
             "Give that file, or the folder."
         )
-    return read_weights([Hdf5Image(path)], path=path, format=FORMAT, keras_version=None, architecture=architecture)
+    return read_weights(
+        [Hdf5Image(source)], source=source, format=FORMAT, keras_version=None, architecture=architecture
+    )

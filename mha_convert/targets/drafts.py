@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import WriteError, reason
-from ..files.locations import is_remote, publish, scratch_file, store_errors
+from ..files.locations import Location, publish, scratch_file, store_errors
 from ..signals import held, note_placed, note_sending
 
 NAME_BYTES = 150  # of the target's name in the draft's; file systems allow 255 in all
@@ -33,15 +33,15 @@ NEXT_STEPS = {
 }
 
 
-def refusal(target: Path, error: OSError) -> WriteError:
+def refusal(target: Location, error: OSError) -> WriteError:
     """The operating system's refusal, and what to do."""
     step = NEXT_STEPS.get(error.errno or 0, "Free space or give another folder")
     return WriteError(f"{target}: cannot be written: {reason(error)}. {step}.")
 
 
-def check_target(target: Path, *, overwrite: bool) -> None:
+def check_target(target: Location, *, overwrite: bool) -> None:
     """Refuse what cannot be written, before any work is done."""
-    if is_remote(target):  # a store's folders are parts of names
+    if not isinstance(target, Path):  # a store's folders are parts of names
         with store_errors(target):
             is_folder, exists, is_other = target.is_dir(), target.exists(), False
     else:
@@ -56,7 +56,7 @@ def check_target(target: Path, *, overwrite: bool) -> None:
         raise WriteError(f"{target}: is a folder. Give the name of a file in it.")
     if is_other:
         raise WriteError(f"{target}: is a device, pipe or socket, expected a file or a new name. Give another name.")
-    if not is_remote(target) and not final.parent.is_dir():
+    if isinstance(target, Path) and not final.parent.is_dir():
         raise WriteError(f"{target}: there is no folder '{final.parent}'. Create it first.")
     if exists and not overwrite:
         raise WriteError(f"{target}: exists already. Give --overwrite (overwrite=True) to replace it, or another name.")
@@ -71,10 +71,10 @@ def resolved(target: Path) -> Path:
 
 
 @contextmanager
-def draft(target: Path, *, overwrite: bool) -> Iterator[Path]:
+def draft(target: Location, *, overwrite: bool) -> Iterator[Path]:
     """The path to write to; renamed to ``target`` when the block ends well, removed when it does not."""
     check_target(target, overwrite=overwrite)
-    if is_remote(target):
+    if not isinstance(target, Path):
         copy = scratch_file(target.name)
         try:
             yield copy

@@ -3,11 +3,10 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..errors import ReadError, listed, printable
-from ..files.locations import name_of
+from ..files.locations import Location, name_of
 from ..records.plan import LayerPlan, ModuleSpec, Plan
 from ..records.source import Checkpoint
 
@@ -79,7 +78,7 @@ def describe_layer(item: LayerPlan) -> dict[str, Any]:
     }
 
 
-def parse_description(text: str | None, path: Path) -> TargetDescription:
+def parse_description(text: str | None, path: Location) -> TargetDescription:
     """Read the JSON back; anything that we did not write is refused.
 
     Raises:

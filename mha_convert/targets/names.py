@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import WriteError
-from ..files.locations import STANDARD_INPUT, StrPath, is_one_of, is_remote, is_url, name_of, refuse_object, state_of
+from ..files.locations import (
+    STANDARD_INPUT,
+    Location,
+    StrPath,
+    is_one_of,
+    is_remote,
+    is_url,
+    name_of,
+    refuse_object,
+    state_of,
+)
 from ..records.source import Checkpoint
 
 
@@ -23,19 +33,19 @@ def without_suffix(name: str, suffixes: Sequence[str]) -> str:
     return name[: len(name) - len(suffix)]
 
 
-def refuse_source_as_target(source: StrPath, target: Path) -> None:
+def refuse_source_as_target(source: StrPath, target: Location) -> None:
     """The source is never written to."""
     place = Path(source) if not is_url(source) else None
     is_same = (
         str(target) == str(source)
-        if place is None or is_remote(target)
+        if place is None or not isinstance(target, Path)
         else target.exists() and place.exists() and target.samefile(place)
     )
     if is_same:
         raise WriteError(f"{target}: is the source itself. Give another name.")
 
 
-def refuse_part_as_target(target: Path, checkpoint: Checkpoint, like: StrPath | None) -> None:
+def refuse_part_as_target(target: Location, checkpoint: Checkpoint, like: StrPath | None) -> None:
     """No file that was read is written to: shards, a folder's files, ``config``; nor ``like``."""
     if is_remote(target):
         return
@@ -45,7 +55,7 @@ def refuse_part_as_target(target: Path, checkpoint: Checkpoint, like: StrPath | 
         raise WriteError(f"{target}: is the model of --like (like=). Give another name.")
 
 
-def refuse_as_module(module: StrPath, source: StrPath, target: Path) -> None:
+def refuse_as_module(module: StrPath, source: StrPath, target: Location) -> None:
     """The source of modules has a name that Python can import, and no other file's.
 
     Raises:
@@ -55,5 +65,5 @@ def refuse_as_module(module: StrPath, source: StrPath, target: Path) -> None:
     if Path(module).suffix != ".py" or not Path(module).stem.isidentifier():
         raise WriteError(f"{module} is not a name that Python can import. Name it like attention.py.")
     refuse_source_as_target(source, Path(module))
-    if Path(module).resolve() == target.resolve():
+    if isinstance(target, Path) and Path(module).resolve() == target.resolve():
         raise WriteError(f"{target} is named as the target and as the module's source. Use two names.")

@@ -1,24 +1,23 @@
 """Genuine Keras as a reference: the layer is rebuilt with the saved kernels, in a process of its own."""
 
 import importlib.util
-import json
 import re
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from ..errors import VerificationError, printable
-from ..files.child import python
+from ..files.child.arrays import arrays_of, blocks_of, rows_of
+from ..files.child.command import python
+from ..files.child.messages import Message
+from ..files.child.process import Child, Ended
 from ..records.layer import Layer
 from ..records.source import Array
 
+MODULE = "mha_convert.verification.keras_worker"
+ERROR = re.compile(r"\w*(\.\w+)*(Error|Exception)\b")  # the last line of a traceback
 INSTALL = "Install it with `pip install keras tensorflow`, or take --reference numpy"
 
 
@@ -48,88 +47,71 @@ class GenuineKeras:
     """A Keras process, started when first used. ``name`` says which Keras and backend it is."""
 
     def __init__(self) -> None:
-        self.process: subprocess.Popen[str] | None = None
-        self.folder = tempfile.TemporaryDirectory(prefix="mha-convert-")
-        self.messages = (Path(self.folder.name) / "messages").open("w+")
+        self.child: Child | None = None
         self.name = "genuine Keras"
 
     def __enter__(self) -> "GenuineKeras":
         """Look for Keras before any work is done."""
         if importlib.util.find_spec("keras") is None:
-            self.__exit__(None, None, None)
             raise VerificationError(f"Reference keras: Keras is not installed in this Python. {INSTALL}.")
+        self.errors = tempfile.TemporaryFile()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process and remove its files; after an error or an interruption nobody waits for its answer."""
-        if self.process and self.process.stdin and self.process.stdout:
-            if kind is not None:
-                self.process.kill()
-            with suppress(OSError):  # it may be gone
-                self.process.stdin.close()
-            self.process.wait()
-            self.process.stdout.close()
-        self.messages.close()
-        self.folder.cleanup()
+        """End the process; after an error or an interruption nobody waits for its answer."""
+        if self.child:
+            self.child.dismiss() if kind is None else self.child.end()
+        self.errors.close()
 
-    def start(self) -> subprocess.Popen[str]:
-        """The running process."""
-        if self.process is None:
-            self.process = subprocess.Popen(
-                python("mha_convert.verification.keras_worker"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self.messages,
-                encoding="utf-8",
-            )
-            who = self.hear(self.process)
-            self.name = f"Keras {who['keras']} on {who['backend']} {who['backend_version']} (float64)"
-        return self.process
+    def start(self) -> Child:
+        """The process, which says first which Keras it runs."""
+        child = self.child = Child(python(MODULE), errors=self.errors)
+        with child.exchange():
+            who = child.hear().words
+        self.name = f"Keras {who['keras']} on {who['backend']} {who['backend_version']} (float64)"
+        return child
 
-    def hear(self, process: subprocess.Popen[str]) -> dict[str, Any]:
-        """One line from the process; its end is an error that tells what it said last."""
-        assert process.stdout
-        line = process.stdout.readline()
-        if not line:
-            self.messages.seek(0)
-            said = [text.strip() for text in self.messages if re.match(r"\w*(\.\w+)*(Error|Exception)\b", text)]
+    def ask(self, request: Mapping[str, Any], arrays: Mapping[str, Array]) -> Message:
+        """The answer of the process; its end is an error that shows what it said last."""
+        try:
+            child = self.child or self.start()
+            with child.exchange():
+                child.say({"request": request, "arrays": rows_of(arrays)}, *blocks_of(arrays))
+                return child.hear()
+        except Ended as ended:
+            said = [line.strip() for line in ended.said.splitlines() if ERROR.match(line)]
             raise VerificationError(
-                f"Reference keras: the Keras process ended: {printable(said[-1] if said else process.wait())}. "
-                f"{INSTALL}."
-            )
-        heard: dict[str, Any] = json.loads(line)
-        return heard
+                f"Reference keras: the Keras process ended: {printable(said[-1] if said else ended.code)}. {INSTALL}."
+            ) from ended
 
     def results(self, request: Request, layer: Layer, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
         """What each call of the request returns, by name; ``arrays`` are the layer's own."""
-        process = self.start()
-        path = Path(self.folder.name) / "request.npz"
-        np.savez(path, **payload(request, arrays))
-        assert process.stdin
-        process.stdin.write(f"{path}\n")
-        process.stdin.flush()
-        heard = self.hear(process)
-        if "error" in heard:
+        answer, blocks = self.ask(described(request), arrays_with_inputs(request, arrays))
+        if "error" in answer:
             raise VerificationError(
-                f"Layer '{printable(layer.name)}': {self.name} cannot run it: {printable(heard['error'], 400)}. "
+                f"Layer '{printable(layer.name)}': {self.name} cannot run it: {printable(answer['error'], 400)}. "
                 "Take --reference numpy, or another Keras version."
             )
-        with np.load(heard["answer"]) as found:
-            names = dict.fromkeys(name.partition("/")[2] for name in found.files)
-            return [{name: found[f"{i}/{name}"] for name in names} for i in range(len(request.inputs))]
+        found = arrays_of(answer["arrays"], blocks)
+        names = dict.fromkeys(name.partition("/")[2] for name in found)
+        return [{name: found[f"{i}/{name}"] for name in names} for i in range(len(request.inputs))]
 
 
-def payload(request: Request, arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """The request as arrays, and what is none as JSON."""
-    told = {
+def described(request: Request) -> dict[str, Any]:
+    """What the request says in words."""
+    return {
         "class_name": request.class_name,
         "settings": request.settings,
         "weights": request.weights,
         "call": request.call,
         "calls": len(request.inputs),
     }
+
+
+def arrays_with_inputs(request: Request, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The layer's arrays as Keras is to have them, and the inputs of each call: ``"0/query"``."""
     scaled = {name: arrays[name] * factor for name, factor in request.factors.items()}
-    data: dict[str, Any] = {"request": json.dumps(told), **arrays, **scaled}
-    return data | {f"{i}/{name}": array for i, given in enumerate(request.inputs) for name, array in given.items()}
+    inputs = {f"{i}/{name}": array for i, given in enumerate(request.inputs) for name, array in given.items()}
+    return {**arrays, **scaled, **inputs}

@@ -1,31 +1,36 @@
 """Runs genuine Keras; a process of its own, as TensorFlow and torch in one process can crash each other.
 
-Reads a line with the path of a request (``.npz``), writes the answer beside it and prints its path; ends with the
-input. A request holds one layer's sizes and arrays, and the inputs of its cases.
+It says which Keras it is, and answers requests until its parent is gone. A request holds one layer's settings and
+arrays, and the inputs of its cases; the answer, what each call returned.
 """
 
-import contextlib
 import importlib.util
-import json
 import os
 import sys
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
+
+from ..files.child.arrays import arrays_of, blocks_of, rows_of
+from ..files.child.messages import to_parent
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def main() -> None:
-    """Answer requests until standard input ends."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever Keras and its backend print
+    """Answer requests until the parent is gone."""
+    parent = to_parent()
     quieten()
-    print(json.dumps(identify()), file=answers)
-    for line in sys.stdin:
-        try:
-            print(json.dumps({"answer": str(answer(Path(line.strip())))}), file=answers)
-        except Exception as error:
-            print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=answers)
+    who = identify()
+    with suppress(EOFError, BrokenPipeError):
+        parent.say(who)
+        while True:
+            words, blocks = parent.hear()
+            try:
+                returned = answer(words["request"], arrays_of(words["arrays"], blocks))
+            except Exception as error:
+                parent.say({"error": f"{type(error).__name__}: {error}"})
+            else:
+                parent.say({"arrays": rows_of(returned)}, *blocks_of(returned))
 
 
 def quieten() -> None:
@@ -35,7 +40,7 @@ def quieten() -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     os.environ.setdefault("JAX_ENABLE_X64", "1")
     installed = (name for name in BACKENDS if importlib.util.find_spec(name))
-    with contextlib.suppress(StopIteration):
+    with suppress(StopIteration):
         os.environ.setdefault("KERAS_BACKEND", next(installed))
 
 
@@ -48,27 +53,19 @@ def identify() -> dict[str, str]:
     return {"keras": keras.__version__, "backend": backend, "backend_version": getattr(module, "__version__", "")}
 
 
-def answer(path: Path) -> Path:
-    """Build the layer, run its calls, store what they return."""
-    import numpy as np
-
-    with np.load(path) as archive:
-        data = {name: archive[name] for name in archive.files}
-    request = json.loads(str(data.pop("request")))
+def answer(request: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Build the layer and run its calls: what they return, by the call's number and a name."""
     calls: list[dict[str, Any]] = [{} for _ in range(request["calls"])]
-    for name in [name for name in data if "/" in name]:
+    for name in [name for name in arrays if "/" in name]:
         index, _, own_name = name.partition("/")
-        calls[int(index)][own_name] = data.pop(name)
+        calls[int(index)][own_name] = arrays.pop(name)
     call = CALLS[request["call"]]
-    layer = build(request, data, call, calls[0])
-    returned = {
+    layer = build(request, arrays, call, calls[0])
+    return {
         f"{index}/{name}": as_array(tensor)
         for index, inputs in enumerate(calls)
         for name, tensor in call(layer, inputs).items()
     }
-    result = path.with_suffix(".answer.npz")
-    np.savez(result, **returned)
-    return result
 
 
 def build(request: dict[str, Any], arrays: dict[str, Any], call: Any, inputs: dict[str, Any]) -> Any:

@@ -288,21 +288,21 @@ def test_any_executor_will_do(models, tmp_path, name):
 
 def test_a_process_serves_many_sources_and_ends_with_the_run(many, tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr(converting.Process, "__init__", counting(converting.Process.__init__, started))
+    monkeypatch.setattr(converting, "start", counting(converting.start, started))
     reports = list(mha_convert.convert_many(many, tmp_path / "out", jobs=2, reference="none"))
     assert len(reports) == MANY
     assert len(started) == 2
-    assert all(process.popen.poll() is not None for process in started)
+    assert all(child.popen.poll() is not None for child in started)
 
 
 def counting(original, started):
-    """The constructor, which also tells what it made."""
+    """The function that starts a process, which also notes it."""
 
-    def made(self):
-        original(self)
-        started.append(self)
+    def start():
+        started.append(original())
+        return started[-1]
 
-    return made
+    return start
 
 
 UNRULY = """
@@ -513,3 +513,11 @@ def test_a_process_that_died_while_it_waited_is_replaced_and_leaves_no_pipe():
     assert dead.popen.stdin.closed and dead.popen.stdout.closed
     kept.end()
     assert other.popen.stdin.closed
+
+
+def test_a_process_that_is_asked_nothing_ends_by_itself():
+    """While a thread of it still waits for a task."""
+    code = "from mha_convert.batch import worker; worker.IDLE = 0.2; worker.main()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.wait(60) == 0
+    assert process.communicate() == (None, b"")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from environment import PROJECT
 
-from mha_convert.files import child
+from mha_convert.files.child import command as child_command
 
 TRAPS = (
     "json",
@@ -78,7 +78,7 @@ def test_a_child_does_not_see_the_current_folder(site, trapped, tmp_path):
     """Whatever the environment says, and where this process itself has the folder in its path."""
     program = tmp_path / "imports_json.py"
     program.write_text("import json\ndef main(): print(json.dumps([1]))\n")
-    command = child.python("imports_json", folders=[str(tmp_path)], site=site)
+    command = child_command.python("imports_json", folders=[str(tmp_path)], site=site)
     done = subprocess.run(
         command,
         cwd=trapped,
@@ -95,5 +95,5 @@ def test_a_child_does_not_see_the_current_folder(site, trapped, tmp_path):
 
 def test_relative_folders_are_left_out(monkeypatch):
     monkeypatch.setattr(sys, "path", ["", ".", "models", *sys.path])
-    assert all(Path(folder).is_absolute() for folder in child.importable())
-    assert child.importable()[-1] == str(PROJECT) or str(PROJECT) in child.importable()
+    assert all(Path(folder).is_absolute() for folder in child_command.importable())
+    assert child_command.importable()[-1] == str(PROJECT) or str(PROJECT) in child_command.importable()

@@ -18,13 +18,14 @@ import zipfile
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import atheris
 
 with atheris.instrument_imports(include=["mha_convert"]):
     import mha_convert.readers
     from mha_convert.errors import MhaConvertError
+    from mha_convert.files.child.messages import Message
+    from mha_convert.files.source import Source
     from mha_convert.layers import survey
     from mha_convert.readers.hdf5 import image as _hdf5
     from mha_convert.readers.keras3 import json_text as _json_text
@@ -42,7 +43,7 @@ KERAS, CHECKPOINT, SAVED = (
 )
 SEEDS = {seed.name: seed for seed in project_seeds()}
 FOLDER = scratch()
-PLACE = Path("fuzzed")
+PLACE = Source(Path("fuzzed"))
 INDEX, GRAPH, MODEL = "ckpt.index", _object_graph.GRAPH_KEY, "saved_model.pb"
 
 
@@ -83,7 +84,7 @@ def fuzz_index(data: bytes) -> None:
 
 def fuzz_graph(data: bytes) -> None:
     """A checkpoint's object graph."""
-    bundle = _bundle.open_bundle(FOLDER / "graph" / "ckpt")
+    bundle = _bundle.open_bundle(Source(FOLDER / "graph" / "ckpt"))
     object.__setattr__(bundle, "text", lambda key: data)
     objects = _object_graph.read_objects(bundle)
     _object_graph.arrange(bundle, objects, {})
@@ -115,10 +116,10 @@ def prepare() -> None:
     genuine.write_bytes(SEEDS[KERAS].files["model"])
     with zipfile.ZipFile(genuine) as archive:
         (FOLDER / "genuine.weights.h5").write_bytes(archive.read("model.weights.h5"))
-    answers: list[tuple[dict[str, Any], bytes]] = []
+    answers: list[Message] = []
     ask = _hdf5.ask
     _hdf5.ask = lambda *request: answers.append(ask(*request)) or answers[-1]  # type: ignore[func-returns-value]
-    with _hdf5.Hdf5Image(FOLDER / "genuine.weights.h5").open():
+    with _hdf5.Hdf5Image(Source(FOLDER / "genuine.weights.h5")).open():
         pass
     _hdf5.ask = lambda *request: answers[0]
     _bundle.checksum = lambda data: 0
@@ -129,7 +130,7 @@ def genuine_inputs() -> list[bytes]:
     """What the corpus begins with."""
     with zipfile.ZipFile(BytesIO(SEEDS[KERAS].files["model"])) as archive:
         config = archive.read("config.json")
-    graph = _bundle.open_bundle(FOLDER / "graph" / "ckpt").text(GRAPH)
+    graph = _bundle.open_bundle(Source(FOLDER / "graph" / "ckpt")).text(GRAPH)
     files = (config, SEEDS[KERAS].files["model"], SEEDS[CHECKPOINT].files[INDEX], graph, SEEDS[SAVED].files[MODEL])
     return [bytes([number]) + content for number, content in enumerate(files)]
 

@@ -19,6 +19,7 @@ from environment import PROJECT, SUPPORT
 
 import mha_convert
 from mha_convert.errors import LayerError, ReadError
+from mha_convert.files.source import Source
 from mha_convert.layers import survey
 from mha_convert.readers.keras3.model_config import checked_model, layer_config
 from mha_convert.readers.keras_classes import is_own
@@ -371,10 +372,10 @@ def test_a_functional_model_has_every_name():
     for kind in ("Functional", "Sequential"):
         model = {"class_name": kind, "module": "keras", "config": {"name": "m", "layers": [layer]}}
         if kind == "Sequential":
-            assert checked_model(model, "x") == model
+            assert checked_model(model, Source(Path("x"))) == model
         else:
             with pytest.raises(ReadError, match="the name of a layer of 'Functional' is null"):
-                checked_model(model, "x")
+                checked_model(model, Source(Path("x")))
 
 
 @pytest.mark.parametrize("name", ["", None, 7])

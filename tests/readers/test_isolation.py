@@ -17,7 +17,8 @@ import pytest
 from mha_convert import read
 from mha_convert.errors import ReadError
 from mha_convert.files.hdf5 import process
-from mha_convert.files.limits import RAISE, STRANGER, TRUSTED, limits, trusting
+from mha_convert.files.limits import NO_MODEL, RAISE, STRANGER
+from mha_convert.files.source import Source
 from mha_convert.readers.hdf5 import image as _hdf5
 from mha_convert.readers.hdf5.image import Hdf5Image
 
@@ -37,8 +38,8 @@ def killed_by(number, monkeypatch):
 
     def ask(request, fetch):
         def deadly(start, size):
-            process._worker.process.send_signal(number)
-            process._worker.process.wait()
+            process._reader.child.popen.send_signal(number)
+            process._reader.child.popen.wait()
             return fetch(start, size)
 
         return told(request, deadly)
@@ -67,7 +68,7 @@ def test_a_process_that_takes_too_long_is_named_with_the_option_that_lets_it(tmp
 def test_one_process_serves_many_files_and_threads(samples, tmp_path):
     numbers = chunked(tmp_path / "x.weights.h5", compression="gzip", shuffle=True, fletcher32=True)
     (variable,) = read(tmp_path / "x.weights.h5").variables
-    first = process._worker.process.pid
+    first = process._reader.child.popen.pid
     found = []
     threads = [threading.Thread(target=lambda: found.append(variable.read())) for _ in range(8)]
     for thread in threads:
@@ -76,7 +77,7 @@ def test_one_process_serves_many_files_and_threads(samples, tmp_path):
         thread.join()
     assert len(found) == 8 and all(np.array_equal(array, numbers) for array in found)
     read(samples / "encoder.weights.h5")
-    assert process._worker.process.pid == first
+    assert process._reader.child.popen.pid == first
 
 
 def test_the_process_cannot_open_files(tmp_path):
@@ -105,7 +106,7 @@ for attempt in (lambda: h5py.File(content)["out"][0], lambda: open(secret), lamb
 
 
 def test_plugins_are_off_and_nothing_of_the_environment_gets_in(monkeypatch, samples):
-    process._worker.stop()
+    process._reader.stop()
     for name in ("HDF5_PLUGIN_PATH", "HDF5_DRIVER", "PYTHONPATH", "PYTHONSTARTUP"):
         monkeypatch.setenv(name, "/elsewhere")
     seen = {}
@@ -120,27 +121,27 @@ def test_plugins_are_off_and_nothing_of_the_environment_gets_in(monkeypatch, sam
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_has_a_process_of_its_own(samples):
     read(samples / "encoder.weights.h5")
-    ours = process._worker.process.pid
+    ours = process._reader.child.popen.pid
     pid = os.fork()
     if not pid:
         with suppress(BaseException):
             read(samples / "encoder.weights.h5")
-            other = process._worker.process.pid
-            process._worker.stop()
+            other = process._reader.child.popen.pid
+            process._reader.stop()
             os._exit(0 if other != ours else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert read(samples / "encoder.weights.h5").variables and process._worker.process.pid == ours
+    assert read(samples / "encoder.weights.h5").variables and process._reader.child.popen.pid == ours
 
 
 def test_an_error_in_the_middle_of_an_exchange_does_not_spoil_the_next(tmp_path, samples, monkeypatch):
     """Another program cuts the file off after its length was asked for."""
     chunked(tmp_path / "x.weights.h5")
-    image = Hdf5Image(tmp_path / "x.weights.h5")
+    image = Hdf5Image(Source(tmp_path / "x.weights.h5"))
     size = image.length
     os.truncate(tmp_path / "x.weights.h5", 700)
     with monkeypatch.context() as patch:
-        patch.setattr(_hdf5, "size_of", lambda path: size)
+        patch.setattr(Source, "size", lambda source: size)
         with pytest.raises(ReadError, match="became shorter"), image.open():
             raise AssertionError
     copy = shutil.copy(samples / "encoder.weights.h5", tmp_path / "y.weights.h5")
@@ -156,12 +157,25 @@ def test_trust_lifts_what_the_message_says(tmp_path, monkeypatch):
     assert len(read(tmp_path / "x.weights.h5", trust=True).variables) == 1
 
 
-def test_trust_holds_for_one_file():
-    with trusting(True):
-        assert limits() == TRUSTED
-        with trusting(False):
-            assert limits() == STRANGER
-    assert limits() == STRANGER
+def test_trust_holds_for_one_file(tmp_path, monkeypatch):
+    """Also for what is read of it later, and for no other that is described meanwhile."""
+    chunked(tmp_path / "x.weights.h5")
+    monkeypatch.setattr("mha_convert.files.limits.STRANGER", replace(STRANGER, objects=2))
+    (trusted,) = read(tmp_path / "x.weights.h5", trust=True).variables
+    with pytest.raises(ReadError, match="groups and arrays") as caught:
+        read(tmp_path / "x.weights.h5")
+    assert RAISE in str(caught.value)
+    assert trusted.read().shape == (20, 30)
+
+
+def test_a_limit_that_trust_does_not_lift_does_not_name_it_when_arrays_are_read(tmp_path, monkeypatch):
+    chunked(tmp_path / "x.weights.h5")
+    (trusted,) = read(tmp_path / "x.weights.h5", trust=True).variables
+    (other,) = read(tmp_path / "x.weights.h5").variables
+    killed_by(signal.SIGXCPU, monkeypatch)
+    for variable, next_step in ((trusted, NO_MODEL), (other, RAISE)):
+        with pytest.raises(ReadError, match=next_step.replace("(", r"\(").replace(")", r"\)")):
+            variable.read()
 
 
 def test_links_in_a_folder_do_not_lead_out_of_it_but_in_the_cache_of_a_hub(samples, tmp_path):
@@ -190,7 +204,7 @@ def test_a_process_that_was_stopped_is_given_up(samples, tmp_path, monkeypatch):
 
         def ask(request, fetch):
             def stopping(start, size):
-                process._worker.process.send_signal(signal.SIGSTOP)
+                process._reader.child.popen.send_signal(signal.SIGSTOP)
                 return fetch(start, size)
 
             return told(request, stopping)

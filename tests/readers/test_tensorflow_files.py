@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mha_convert
+from mha_convert.files.source import Source
 from mha_convert.layers import survey
 from mha_convert.readers.tensorflow.bundle import DTYPES, STRING, checksum, open_bundle
 from mha_convert.readers.tensorflow.protobuf import MESSAGES, REPEATED, message_classes
@@ -165,7 +166,7 @@ def test_a_chain_without_end_is_refused(tensorflow_models):
 def test_every_tensor_is_what_tensorflow_reads(tensorflow_models, corpus, real):
     assert len(PREFIXES) >= 40
     for number, prefix in enumerate(PREFIXES):
-        bundle = open_bundle(prefix)
+        bundle = open_bundle(Source(prefix))
         with np.load(tensorflow_models / "oracle" / f"{number}.npz") as oracle:
             ours = {key for key, entry in bundle.entries.items() if entry.dtype != STRING}
             assert ours == set(oracle.files), prefix
@@ -184,7 +185,7 @@ def test_every_variable_of_a_checkpoint_has_one_place(tensorflow_models):
             continue
         prefix = place / "variables/variables" if (place / "variables").is_dir() else place
         prefix = place / "ckpt-1" if name == "trained" else prefix
-        keys = [key for key, entry in open_bundle(prefix).entries.items() if entry.dtype in DTYPES]
+        keys = [key for key, entry in open_bundle(Source(prefix)).entries.items() if entry.dtype in DTYPES]
         placed = [variable.path for variable in mha_convert.read(place).variables]
         assert sorted(placed) == sorted(keys), name
 
@@ -360,7 +361,7 @@ def test_damage_to_the_numbers_is_found_when_they_are_read(checkpoint, tmp_path)
 
 def test_damage_to_the_object_graph_is_found(checkpoint):
     data = checkpoint / "ckpt.data-00000-of-00001"
-    graph = open_bundle(checkpoint / "ckpt").entries["_CHECKPOINTABLE_OBJECT_GRAPH"]
+    graph = open_bundle(Source(checkpoint / "ckpt")).entries["_CHECKPOINTABLE_OBJECT_GRAPH"]
     content = data.read_bytes()
     for position in range(graph.offset, graph.offset + graph.size):
         damaged = bytearray(content)

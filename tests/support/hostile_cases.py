@@ -74,7 +74,7 @@ def case(source: str, folder: Path, target: str) -> dict:
     found["verify"] = {} if accepted else verb(["verify", source, target])  # the proof needs torch: not in this process
     from mha_convert.files.hdf5 import process
 
-    process._worker.stop()
+    process._reader.stop()
     own, worker = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     found["megabytes"] = (own.ru_maxrss + worker.ru_maxrss) // 1024
     found["seconds"] = round(sum(used.ru_utime + used.ru_stime for used in (own, worker)), 2)

@@ -9,8 +9,6 @@ import codecs
 import math
 import os
 import re
-import signal
-import sys
 from collections import OrderedDict
 from contextlib import suppress
 from io import RawIOBase
@@ -19,20 +17,19 @@ from typing import IO, Any
 
 import h5py
 
-from .messages import receive, send
+from ..child.messages import Channel, to_parent
 from .structure import DAMAGED, Refusal, array, refused, tree
 
 PAGE, PAGES_KEPT = 8 << 10, 1024  # of the file's structure, which lies scattered between the arrays
 CODECS = ("ascii", "latin-1", "utf-8")  # that h5py uses
 OPEN_FOR_WRITING = b"\1"
-MOST = 1 << 20  # bytes of a request
 
 
 class Image(RawIOBase):
     """The HDF5 file as the parent gives it, range by range; small ranges are kept."""
 
-    def __init__(self, source: IO[bytes], out: IO[bytes], size: int) -> None:
-        self.source, self.out, self.size, self.position = source, out, size, 0
+    def __init__(self, parent: Channel, size: int) -> None:
+        self.parent, self.size, self.position = parent, size, 0
         self.pages: OrderedDict[int, bytes] = OrderedDict()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -75,28 +72,26 @@ class Image(RawIOBase):
 
     def fetch(self, start: int, size: int) -> bytes:
         """Bytes from the parent."""
-        send(self.out, {"start": start, "size": size})
-        content = self.source.read(size)
-        if len(content) < size:
-            raise EOFError
+        self.parent.say({"start": start, "size": size})
+        (content,) = self.parent.hear().blocks
         return content
 
 
-def answer(image: Image, request: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def answer(image: Image, request: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
     """What is asked for, or what is wrong with the file."""
     try:
         with open_file(image) as file:
             if request["do"] == "tree":
-                return {"tree": tree(file, request)}, b""
-            return {}, array(file, request["path"])
+                return {"tree": tree(file, request)}, []
+            return {}, [array(file, request["path"])]
     except Refusal as refusal:
-        return {"refused": refusal.answer}, b""
+        return {"refused": refusal.answer}, []
     except MemoryError:
-        return {"memory": True}, b""
+        return {"memory": True}, []
     except EOFError:
         raise
     except Exception:
-        return {"refused": {**refused(DAMAGED, "its HDF5 structure is damaged"), "place": ""}}, b""
+        return {"refused": {**refused(DAMAGED, "its HDF5 structure is damaged"), "place": ""}}, []
 
 
 def open_file(image: Image) -> Any:
@@ -144,15 +139,13 @@ def limit(memory: int, seconds: float, statm: IO[str] | None) -> None:
 
 def main() -> None:
     """Answer until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    source = sys.stdin.buffer
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not disturb the answers
+    parent = to_parent()
     for name in CODECS:
         codecs.lookup(name)  # loaded while files can be opened
     statm = close_files()
     with suppress(EOFError, BrokenPipeError):
         while True:
-            request = receive(source, MOST)
+            request = parent.hear().words
             limit(request["memory"], request["seconds"], statm)
-            send(out, *answer(Image(source, out, request["size"]), request))
+            words, blocks = answer(Image(parent, request["size"]), request)
+            parent.say(words, *blocks)

@@ -5,12 +5,11 @@ Keras stores its weights uncompressed; a ``.keras`` that was zipped again by oth
 
 import zlib
 from collections import OrderedDict
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from ...errors import ReadError, printable
-from ...files.locations import open_binary
+from ...files.source import Source
 
 PAGE = 8 << 20
 PAGES_KEPT = 4
@@ -23,8 +22,8 @@ class Deflated:
     So going back costs one page. Each of the three passes (names and shapes, checksum, numbers) inflates every page.
     """
 
-    def __init__(self, path: Path, start: int, compressed_size: int, size: int) -> None:
-        self.path, self.start, self.compressed_size, self.size = path, start, compressed_size, size
+    def __init__(self, source: Source, start: int, compressed_size: int, size: int) -> None:
+        self.source, self.start, self.compressed_size, self.size = source, start, compressed_size, size
         self.states: list[tuple[Any, int]] = [(zlib.decompressobj(-zlib.MAX_WBITS), 0)]
         self.pages: OrderedDict[int, bytes] = OrderedDict()
         self.lock = Lock()
@@ -58,7 +57,7 @@ class Deflated:
         kept, fed = self.states[index]
         state, parts, missing = kept.copy(), [], min(PAGE, self.size - index * PAGE)
         try:
-            with open_binary(self.path) as file:
+            with self.source.open() as file:
                 file.seek(self.start + fed)
                 while missing:
                     data = state.unconsumed_tail or file.read(min(PIECE, self.compressed_size - fed))
@@ -69,7 +68,7 @@ class Deflated:
                         raise zlib.error(f"it ends {missing} bytes early")
         except zlib.error as error:
             raise ReadError(
-                f"{self.path}: its compressed weights cannot be inflated: {printable(error)}. "
+                f"{self.source}: its compressed weights cannot be inflated: {printable(error)}. "
                 "The file is damaged; copy or download it again."
             ) from error
         if len(self.states) == index + 1:

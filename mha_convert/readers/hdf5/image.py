@@ -7,18 +7,19 @@ of its own (``hdf5``), which a hostile file may crash without harm, and which ca
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import count, takewhile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import ReadError, printable, reason
+from ...files.child.messages import Message
+from ...files.child.process import Ended
 from ...files.hdf5.process import ask, why_ended
-from ...files.limits import Limits, limits, way_on
-from ...files.locations import fetch, is_remote, open_binary, size_of
+from ...files.limits import Limits, way_on
+from ...files.source import Source
 from ...records.source import Array, Role, Variable
 from .deflated import Deflated
 
@@ -33,61 +34,64 @@ NEXT_STEPS = {
 }
 
 
-def refusal(path: Path, refused: Mapping[str, str], subject: str = "") -> ReadError:
+def refusal(source: Source, refused: Mapping[str, str], subject: str = "") -> ReadError:
     """The error for what is wrong with an object, or with the whole file."""
     place = subject or f"'{printable(refused['place'])}'" if refused.get("place") or subject else "its HDF5 data"
-    next_step = way_on() if refused["kind"] == "limit" else NEXT_STEPS[refused["kind"]]
-    return ReadError(f"{path}: {place}: {printable(refused['fact'])}. {next_step}.")
+    next_step = way_on(source.limits) if refused["kind"] == "limit" else NEXT_STEPS[refused["kind"]]
+    return ReadError(f"{source}: {place}: {printable(refused['fact'])}. {next_step}.")
 
 
 @dataclass(frozen=True)
 class Hdf5Image:
-    """Where an HDF5 file lies: a window of ``path``, or the ``content`` of a compressed zip member."""
+    """Where an HDF5 file lies: a window of ``source``, or the ``content`` of a compressed zip member."""
 
-    path: Path
+    source: Source
     start: int = 0
     size: int | None = None
     content: Deflated | None = None
-    limits: Limits = field(default_factory=limits)
+
+    @property
+    def limits(self) -> Limits:
+        """The most that may be read of it."""
+        return self.source.limits
 
     @contextmanager
     def open(self, depth: int | None = None) -> Iterator["Hdf5Group"]:
         """The image's root group, with all below it, or down to ``depth`` groups; damage is a ``ReadError``."""
         seconds = self.limits.seconds and self.limits.seconds + min(self.length, MOST_STRUCTURE) / STRUCTURE_SPEED
         request = {"do": "tree", "depth": depth or self.limits.depth + 1, "limits": asdict(self.limits)}
-        answer, _ = self.ask(request, self.limits.memory, seconds)
-        yield Hdf5Group(self, "", answer["tree"])
+        answer = self.ask(request, self.limits.memory, seconds)
+        yield Hdf5Group(self, "", answer.words["tree"])
 
     def array(self, path: str, size: int, work: int) -> bytes:
         """The bytes of an array that does not lie in one piece; ``work`` bytes are in memory while it is read."""
         seconds = self.limits.seconds and self.limits.seconds + work / self.limits.speed
-        _, content = self.ask(
-            {"do": "array", "path": path}, self.limits.memory and self.limits.memory + 3 * work, seconds
-        )
+        memory = self.limits.memory and self.limits.memory + 3 * work
+        (content,) = self.ask({"do": "array", "path": path}, memory, seconds).blocks
         if len(content) != size:
-            raise refusal(self.path, {"kind": "damaged", "fact": f"gave {len(content)} bytes, expected {size}"}, path)
+            raise refusal(self.source, {"kind": "damaged", "fact": f"gave {len(content)} bytes, expected {size}"}, path)
         return content
 
-    def ask(self, request: Mapping[str, Any], memory: int, seconds: float) -> tuple[dict[str, Any], bytes]:
+    def ask(self, request: Mapping[str, Any], memory: int, seconds: float) -> Message:
         """Ask the process that reads HDF5; its end is an error like any other."""
         subject = f"dataset '{printable(request['path'])}'" if "path" in request else ""
         try:
             with self.stream() as source:
                 message = {**request, "size": self.length, "memory": memory, "seconds": seconds}
-                answer, content = ask(message, source)
-        except EOFError as error:
-            kind, fact = why_ended(error.args[0], seconds)
-            raise refusal(self.path, {"kind": kind, "fact": fact}, subject) from error
+                answer = ask(message, source)
+        except Ended as error:
+            kind, fact = why_ended(error, seconds)
+            raise refusal(self.source, {"kind": kind, "fact": fact}, subject) from error
         except OSError as error:
             raise ReadError(
-                f"{self.path}: cannot be read: {reason(error)}. Check the disk, or copy it again."
+                f"{self.source}: cannot be read: {reason(error)}. Check the disk, or copy it again."
             ) from error
-        if answer.get("memory"):
+        if answer.words.get("memory"):
             fact = f"takes the HDF5 library more than {memory >> 20} MB to read"
-            raise refusal(self.path, {"kind": "limit", "fact": fact}, subject)
-        if "refused" in answer:
-            raise refusal(self.path, answer["refused"], subject)
-        return answer, content
+            raise refusal(self.source, {"kind": "limit", "fact": fact}, subject)
+        if "refused" in answer.words:
+            raise refusal(self.source, answer.words["refused"], subject)
+        return answer
 
     @contextmanager
     def stream(self) -> Iterator[Callable[[int, int], bytes]]:
@@ -95,19 +99,19 @@ class Hdf5Image:
         if self.content is not None:
             yield lambda start, size: self.content[start : start + size]  # type: ignore[index]
             return
-        whole = size_of(self.path)
+        whole = self.source.size()
         if self.start + self.length > whole:
             raise ReadError(
-                f"{self.path}: its weights would end at byte {self.start + self.length}, but the file has {whole}. "
+                f"{self.source}: its weights would end at byte {self.start + self.length}, but the file has {whole}. "
                 "The file is damaged; copy or download it again."
             )
-        with open_binary(self.path) as file:
+        with self.source.open() as file:
 
             def read(start: int, size: int) -> bytes:
                 file.seek(self.start + start)
                 content = file.read(size)
                 if len(content) < size:
-                    raise ReadError(f"{self.path}: became shorter while it was read. Wait until it is complete.")
+                    raise ReadError(f"{self.source}: became shorter while it was read. Wait until it is complete.")
                 return content
 
             yield read
@@ -117,20 +121,20 @@ class Hdf5Image:
         """Bytes in the image."""
         if self.content is not None:
             return len(self.content)
-        return size_of(self.path) - self.start if self.size is None else self.size
+        return self.source.size() - self.start if self.size is None else self.size
 
     def part(self, offset: int, size: int) -> Array:
         """``size`` bytes from ``offset`` on, read-only: a view where the image is local, a copy from a store."""
         if self.content is not None:
             return np.frombuffer(self.content[offset : offset + size], np.uint8)
-        if is_remote(self.path):
-            return fetch(self.path, self.start + offset, size)
+        if self.source.is_remote:
+            return self.source.fetch(self.start + offset, size)
         return self.mapped[offset : offset + size]
 
     @cached_property
     def mapped(self) -> Array:
         """The whole image as bytes, mapped and not loaded."""
-        return fetch(self.path, self.start, self.length)
+        return self.source.fetch(self.start, self.length)
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class Hdf5Group:
     @property
     def place(self) -> str:
         """File and group, for messages."""
-        return f"{self.image.path}: '/{printable(self.path)}'"
+        return f"{self.image.source}: '/{printable(self.path)}'"
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is in this group itself, and not a link to elsewhere."""
@@ -196,7 +200,7 @@ class Hdf5Group:
         attributes = self.node["attributes"]
         if name in attributes:
             if "refused" in attributes[name]:
-                raise refusal(self.image.path, attributes[name]["refused"], f"'/{printable(self.path)}': '{name}'")
+                raise refusal(self.image.source, attributes[name]["refused"], f"'/{printable(self.path)}': '{name}'")
             return attributes[name]["value"]
         parts = list(takewhile(attributes.__contains__, (f"{name}{number}" for number in count())))
         values = [self.attribute(part) for part in parts]
@@ -217,7 +221,7 @@ class Hdf5Array:
         image, node, path = self.image, self.node, self.path
         place = f"dataset '{printable(path)}'"
         if "refused" in node:
-            raise refusal(image.path, node["refused"], place)
+            raise refusal(image.source, node["refused"], place)
         shape, size = tuple(node["shape"]), node["size"]
         if not node["numbers"]:
             return Variable(path=path, shape=shape, dtype=node["dtype"], role=role, read=self.no_numbers)
@@ -233,8 +237,8 @@ class Hdf5Array:
     def no_numbers(self) -> Array:
         """What is stored is no array of numbers."""
         raise ReadError(
-            f"{self.image.path}: dataset '{printable(self.path)}': is of type {self.node['dtype']}, expected numbers. "
-            "Convert other layers with --layer."
+            f"{self.image.source}: dataset '{printable(self.path)}': is of type {self.node['dtype']}, "
+            "expected numbers. Convert other layers with --layer."
         )
 
 

@@ -1,7 +1,6 @@
 """Whether a model's configuration agrees with the arrays of a file; if not, one of the two is another model's."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from ...errors import ReadError, printable
 from ...records.source import Group
@@ -29,19 +28,19 @@ def check_units(root: Group, source: object) -> None:
             )
 
 
-def refuse_architecture(architecture: Json | None, path: Path) -> None:
+def refuse_architecture(architecture: Json | None, source: object) -> None:
     """A file with a configuration of its own needs no second one."""
     if architecture is not None:
-        raise ReadError(f"{path}: has its own configuration, another one would contradict it. Leave --config out.")
+        raise ReadError(f"{source}: has its own configuration, another one would contradict it. Leave --config out.")
 
 
-def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: bool = True) -> None:
+def check_fits(root: Group, architecture: Json | None, source: object, *, by_name: bool = True) -> None:
     """A separate architecture must know the file's layers.
 
     Args:
         root: the file's tree, with the architecture's configurations.
         architecture: None where there is none.
-        path: the file.
+        source: the file.
         by_name: whether the file names every layer; else one that fits is enough.
     """
     if architecture is None:
@@ -52,12 +51,12 @@ def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: b
     if strangers and (by_name or len(strangers) == len(layers)):
         if not child_layers(architecture):
             raise ReadError(
-                f"{path}: the given architecture lists no layers: a model of a class of its own does not describe "
+                f"{source}: the given architecture lists no layers: a model of a class of its own does not describe "
                 "its insides, so it tells nothing here. Leave --config out."
             )
         known = ", ".join(f"'{printable(layer_config(entry).name)}'" for entry in child_layers(architecture)[:6])
         raise ReadError(
-            f"{path}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
+            f"{source}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
             f"(it has {known}). It is another model's; give this model's."
         )
 

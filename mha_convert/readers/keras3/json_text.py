@@ -3,27 +3,27 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ...errors import ReadError, printable, reason
-from ...files.limits import limits, way_on
+from ...files.limits import Limits, way_on
 from ...files.small_files import read_small
+from ...files.source import Source
 
 Json = Mapping[str, Any]
 
 
-def parse_json(text: str | bytes, source: Path, member: str) -> dict[str, Any]:
+def parse_json(text: str | bytes, source: Source, member: str) -> dict[str, Any]:
     """One JSON object out of ``text``; anything else is a ``ReadError``."""
-    document = json_value(text, f"{source}: {member}", "Save the model again")
+    document = json_value(text, f"{source}: {member}", "Save the model again", source.limits)
     if not isinstance(document, dict):
         raise ReadError(f"{source}: {member} holds {kind_of(document)}, not an object. Save the model again.")
     return document
 
 
-def json_value(text: str | bytes, subject: str, next_step: str) -> Any:
+def json_value(text: str | bytes, subject: str, next_step: str, limits: Limits) -> Any:
     """Any JSON value, in UTF-8 as Keras writes it, without two values for one name, and not too deep."""
-    too_deep = f"{subject} is nested more than {limits().json_depth} deep. {way_on()}."
+    too_deep = f"{subject} is nested more than {limits.json_depth} deep. {way_on(limits)}."
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), object_pairs_hook=unambiguous)
     except RecursionError as error:
@@ -37,7 +37,7 @@ def json_value(text: str | bytes, subject: str, next_step: str) -> Any:
         raise ReadError(f"{subject} is not valid JSON: {error}. {next_step}.") from error
     except ValueError as error:
         raise ReadError(f"{subject} holds a number with more digits than any size has. {next_step}.") from error
-    if depth_of(value, limits().json_depth) > limits().json_depth:
+    if depth_of(value, limits.json_depth) > limits.json_depth:
         raise ReadError(too_deep)
     return value
 
@@ -71,12 +71,12 @@ def depth_of(value: Any, most: int) -> int:
     return depth
 
 
-def json_file(path: Path) -> bytes:
+def json_file(source: Source) -> bytes:
     """The content of a file of JSON, bounded."""
     try:
-        return read_small(path, limits().json, "JSON", way_on())
+        return read_small(source, source.limits.json, "JSON", way_on(source.limits))
     except OSError as error:
-        raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
+        raise ReadError(f"{source}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
 
 
 def mapping(value: Any) -> Json:

@@ -5,11 +5,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ...errors import ReadError, printable
-from ...files.limits import TRUSTED, limits
+from ...files.limits import TRUSTED
+from ...files.source import Source
 from ...records.source import Group, LayerConfig
 from ..keras_classes import is_own, module_of, registered_name
 from .json_text import Json, json_file, json_value, kind_of, mapping
@@ -27,15 +27,15 @@ def version_of(text: str | None) -> Version:
     return tuple(int(number) for number in re.findall(r"\d{1,9}", text or "")[:3])
 
 
-def read_architecture(path: Path) -> Json:
+def read_architecture(source: Source) -> Json:
     """A model's JSON from a file of its own: ``model.to_json()``, ``config.json``, or a dumped ``get_config()``.
 
     Raises:
         ReadError: it is no JSON, or no model's.
     """
-    text: Any = json_file(path)
+    text: Any = json_file(source)
     for _ in range(2):  # json.dump(model.to_json()) writes JSON in a JSON string
-        text = json_value(text, f"{path}: it", "Give what model.to_json() returned")
+        text = json_value(text, f"{source}: it", "Give what model.to_json() returned", source.limits)
         if not isinstance(text, str):
             break
     document = mapping(text)
@@ -43,13 +43,13 @@ def read_architecture(path: Path) -> Json:
         document = {"class_name": "Functional", "config": document}
     if not isinstance(document.get("class_name"), str) or "config" not in document:
         raise ReadError(
-            f"{path}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
+            f"{source}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
             "Give what model.to_json() returned."
         )
-    return checked_model(document, path)
+    return checked_model(document, source)
 
 
-def checked_model(document: Json, source: object) -> Json:
+def checked_model(document: Json, source: Source) -> Json:
     """A model's JSON, in the form that Keras writes at every level; nothing of it is taken for absent.
 
     Raises:
@@ -74,10 +74,10 @@ def refuse_first(faults: Iterator[str], source: object) -> None:
         raise malformed(source, fact)
 
 
-def refuse_pythons_own(entry: Json, source: object) -> None:
+def refuse_pythons_own(entry: Json, source: Source) -> None:
     """A class of the standard library is not a layer: loading such a file is how strangers run code."""
     name, module = entry["class_name"], str(entry.get("module") or "").partition(".")[0]
-    if module in sys.stdlib_module_names and limits() != TRUSTED:
+    if module in sys.stdlib_module_names and source.limits != TRUSTED:
         fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
         raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
 

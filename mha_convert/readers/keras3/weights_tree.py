@@ -8,10 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ...errors import ReadError, printable
+from ...files.source import Source
 from ...records.source import Checkpoint, Group, LayerConfig, Role, Variable
 from ..hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
 from ..order import CONTAINERS, labelled_otherwise, refuse_or_tell
@@ -51,7 +51,7 @@ def is_v3(root: Hdf5Group) -> bool:
 def read_weights(
     images: Sequence[Hdf5Image],
     *,
-    path: Path,
+    source: Source,
     format: str,
     keras_version: str | None,
     model: Json | None = None,
@@ -61,7 +61,7 @@ def read_weights(
 
     Args:
         images: where the weights lie.
-        path: the source as the user gave it.
+        source: as the user gave it.
         format: its name.
         keras_version: of the Keras that saved, where known.
         model: its ``config.json``, where there is one.
@@ -83,22 +83,22 @@ def read_weights(
         for node in root.children.pop(name, Node()).walk()
         for variable in node.variables.values()
     )
-    namer = Namer(version, path, is_separate=architecture is not None)
+    namer = Namer(version, source, is_separate=architecture is not None)
     tree = namer.group(root, "", "", model or {}, outermost=True)
-    check_fits(tree, architecture, path)
+    check_fits(tree, architecture, source)
     may_be_unnamed = between(version, VISITED_LAYERS_DO_NOT_COUNT)
-    check_holds_attention(tree, model or {}, path, may_be_unnamed=may_be_unnamed)
-    check_units(tree, path)
+    check_holds_attention(tree, model or {}, source, may_be_unnamed=may_be_unnamed)
+    check_units(tree, source)
     conflicts = list(labelled_otherwise(root, model or {}))
     notes = (
-        *refuse_or_tell(conflicts, path, is_separate=architecture is not None),
+        *refuse_or_tell(conflicts, source, is_separate=architecture is not None),
         *lost_in_nested_lists(tree, version, root),
         *lost_by_optimizer(tree, others),
         *hidden_masks(model or {}, version),
         *([NAMES_BY_COUNTING] if architecture and not any(node.label for node in root.walk()) else []),
     )
     return Checkpoint(
-        path=str(path),
+        path=str(source),
         format=format,
         keras_version=keras_version,
         has_config=model is not None,
@@ -131,14 +131,14 @@ def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5
     """Put one finding into the tree; ``vars`` belongs to the group that holds it, and holds nothing but arrays."""
     if path.count(OWN) > 1 or (OWN in path[:-1] and not (isinstance(found, Variable) and path[-2] == OWN)):
         raise ReadError(
-            f"{image.path}: '{printable('/'.join(path))}': lies in a group '{OWN}', which holds nothing but arrays. "
+            f"{image.source}: '{printable('/'.join(path))}': lies in a group '{OWN}', which holds nothing but arrays. "
             "Keras never writes that; it is not read."
         )
     if isinstance(found, Variable):
         variables = root.at(part for part in path[:-1] if part != "vars").variables
         if path[-1] in variables:
             raise ReadError(
-                f"{image.path}: holds '{printable(found.path)}' a second time. The shards are not of one save."
+                f"{image.source}: holds '{printable(found.path)}' a second time. The shards are not of one save."
             )
         variables[path[-1]] = found
     else:
@@ -157,7 +157,7 @@ class Namer:
     """Turns nodes into named groups; ``is_separate`` where the JSON is not the file's, and may be another model's."""
 
     version: Version
-    path: Path
+    source: object
     is_separate: bool = False
 
     def group(self, node: Node, path: str, name: str, entry: Json, *, outermost: bool) -> Group:
@@ -184,9 +184,9 @@ class Namer:
         weighted = [group for group, child in node.children.items() if child.has_variables()]
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
         if child_layers(model):
-            check_labels(self.path, labels)
+            check_labels(self.source, labels)
         if self.is_separate and child_layers(model) and not labels:
-            check_counting(self.path, model, node, weighted, entries, self.version)
+            check_counting(self.source, model, node, weighted, entries, self.version)
         if not self.is_separate and child_layers(model):
             strange = [group for group in weighted if group not in entries]
             if not labels and between(self.version, VISITED_LAYERS_DO_NOT_COUNT):
@@ -194,10 +194,10 @@ class Namer:
             elif not labels and (unequal := unequal_counts(model, node.children, weighted)):
                 stem, ours, theirs = unequal
                 raise ReadError(
-                    f"{self.path}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their "
+                    f"{self.source}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their "
                     "names cannot be told. The file was changed or put together from two models; save the model again."
                 )
-            check_names_all(model, [labels.get(group, group) for group in strange], self.path)
+            check_names_all(model, [labels.get(group, group) for group in strange], self.source)
         order = {group: position for position, group in enumerate(entries)}
         if labels:
             positions = {id(entry): i for i, entry in enumerate(child_layers(model))}
@@ -220,29 +220,29 @@ class Namer:
 
 
 def check_counting(
-    path: Path, model: Json, node: Node, weighted: list[str], entries: dict[str, Json], version: Version
+    source: object, model: Json, node: Node, weighted: list[str], entries: dict[str, Json], version: Version
 ) -> None:
     """Names by counting hold only for the very model that was saved, by a Keras that counts so."""
     if unequal := unequal_counts(model, node.children, weighted):
         stem, ours, theirs = unequal
         raise ReadError(
-            f"{path}: holds {ours} layers '{printable(stem)}', {theirs} in the architecture. "
+            f"{source}: holds {ours} layers '{printable(stem)}', {theirs} in the architecture. "
             "It is another model's; give this model's."
         )
     doubled = assign(model, node.children, {}, weighted, WEIGHTED_LAYERS_COUNT_TWICE[0])
     if not version and not is_keras_3(model) and doubled != entries:
         raise ReadError(
-            f"{path}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
+            f"{source}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
             'the architecture does not say who wrote it. Add "keras_version": "2.15.0" (yours) to the JSON.'
         )
 
 
-def check_labels(path: Path, labels: Mapping[str, str]) -> None:
+def check_labels(source: object, labels: Mapping[str, str]) -> None:
     """The layers of one model have different names."""
     name, times = next(iter(Counter(labels.values()).most_common(1)), ("", 0))
     if times > 1:
         raise ReadError(
-            f"{path}: holds {times} layers called '{printable(name)}' in one model. "
+            f"{source}: holds {times} layers called '{printable(name)}' in one model. "
             "The file was changed; save the model again."
         )
 

@@ -10,14 +10,14 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import ReadError, printable
-from ...files.limits import limits, way_on
-from ...files.locations import CHUNK, fetch, is_file, size_of
+from ...files.limits import way_on
+from ...files.locations import CHUNK
+from ...files.source import Source
 from ...records.source import Array, Role, Variable
 from ..links import refuse_links_out
 from .protobuf import parse
@@ -65,7 +65,7 @@ class Entry:
 class Bundle:
     """An opened checkpoint; ``prefix`` is its path without ``.index``."""
 
-    prefix: Path
+    prefix: Source
     num_shards: int
     entries: Mapping[str, Entry]
 
@@ -77,10 +77,10 @@ class Bundle:
             ReadError: one of them is missing.
         """
         used = sorted({entry.shard for entry in self.entries.values()})
-        missing = [number for number in used if not is_file(self.shard(number))]
+        missing = [number for number in used if not self.shard(number).is_file()]
         if not missing:
-            refuse_links_out(self.prefix.parent, *map(self.shard, used))
-            return {number: size_of(self.shard(number)) for number in used}
+            refuse_links_out(self.prefix.folder, *map(self.shard, used))
+            return {number: self.shard(number).size() for number in used}
         promised = sum(entry.size for entry in self.entries.values())
         names = ", ".join(f"'{self.shard(number).name}'" for number in missing[:3])
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
@@ -90,9 +90,9 @@ class Bundle:
             f"entries ({promised:,} bytes). Copy all files of the checkpoint into one folder."
         )
 
-    def shard(self, number: int) -> Path:
+    def shard(self, number: int) -> Source:
         """The data file; its name is made here and never read from a file."""
-        return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.num_shards:05d}")
+        return self.prefix.beside(f"{self.prefix.name}.data-{number:05d}-of-{self.num_shards:05d}")
 
     def variable(self, key: str, role: Role = "layer") -> Variable:
         """Describe one array.
@@ -141,7 +141,7 @@ class Bundle:
 
     def content(self, entry: Entry, place: str) -> Array:
         """The bytes of one entry, checked against its checksum."""
-        content = fetch(self.shard(entry.shard), entry.offset, entry.size)
+        content = self.shard(entry.shard).fetch(entry.offset, entry.size)
         if checksum(content) != entry.checksum:
             raise ReadError(
                 f"{place}: its {entry.size} bytes do not have the checksum that the index says. {COPY_AGAIN}"
@@ -152,7 +152,7 @@ class Bundle:
         """The one string in a string tensor: its length, the lengths' checksum, then its bytes."""
         entry, place = self.entries[key], f"{self.prefix}: '{printable(key)}'"
         self.check_place(entry, place)
-        content = fetch(self.shard(entry.shard), entry.offset, entry.size).tobytes()
+        content = self.shard(entry.shard).fetch(entry.offset, entry.size).tobytes()
         length, start = varint(content, 0, place)
         # The checksum of strings counts each length as four bytes, whatever it takes in the file.
         if checksum(struct.pack("<I", length & 0xFFFFFFFF) + content[start:]) != entry.checksum:
@@ -167,25 +167,25 @@ def itemsize(dtype: str) -> int:
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
 
-def open_bundle(prefix: Path) -> Bundle:
+def open_bundle(prefix: Source) -> Bundle:
     """Read the index of a checkpoint.
 
     Raises:
         ReadError: it is missing, damaged, or of a kind that is not read.
     """
-    index = prefix.with_name(prefix.name + INDEX_END)
-    size = size_of(index)
-    if size > limits().index:
-        raise ReadError(f"{index}: is {size} bytes, expected at most {limits().index} of an index. {way_on()}.")
-    table = bounded(Table(fetch(index, 0, size).tobytes(), index).rows(), index)
+    index = prefix.beside(prefix.name + INDEX_END)
+    size, limits = index.size(), index.limits
+    if size > limits.index:
+        raise ReadError(f"{index}: is {size} bytes, expected at most {limits.index} of an index. {way_on(limits)}.")
+    table = bounded(Table(index.fetch(0, size).tobytes(), index).rows(), index)
     if HEADER_KEY not in table:
         raise ReadError(f"{index}: has no header. The file is damaged; copy or download it again.")
     header = parse("BundleHeader", table.pop(HEADER_KEY), index, "the header")
     if header.num_shards < 1:
         raise ReadError(f"{index}: says {header.num_shards} data files, expected 1 at least. Copy it again.")
-    if header.num_shards > limits().data_files:
-        most = limits().data_files
-        raise ReadError(f"{index}: says {header.num_shards} data files, expected at most {most}. {way_on()}.")
+    if header.num_shards > limits.data_files:
+        most = limits.data_files
+        raise ReadError(f"{index}: says {header.num_shards} data files, expected at most {most}. {way_on(limits)}.")
     if header.endianness:
         raise ReadError(
             f"{index}: was written on a big-endian machine, which is not read. Save it again on an ordinary one."
@@ -202,25 +202,25 @@ def open_bundle(prefix: Path) -> Bundle:
     return Bundle(prefix, header.num_shards, entries)
 
 
-def bounded(rows: Iterable[tuple[bytes, bytes]], index: Path) -> dict[bytes, bytes]:
+def bounded(rows: Iterable[tuple[bytes, bytes]], index: Source) -> dict[bytes, bytes]:
     """The rows by their keys, which share their beginnings in the file and may take far more memory than it has bytes.
 
     Raises:
         ReadError: more rows than a model has variables, or longer keys.
     """
     table: dict[bytes, bytes] = {}
-    letters = 0
+    letters, limits = 0, index.limits
     for key, value in rows:
         table[key] = value
         letters += len(key)
-        if len(table) > limits().objects:
-            raise ReadError(f"{index}: has more than {limits().objects} entries. {way_on()}.")
-        if letters > limits().index:
-            raise ReadError(f"{index}: has names of more than {limits().index} bytes together. {way_on()}.")
+        if len(table) > limits.objects:
+            raise ReadError(f"{index}: has more than {limits.objects} entries. {way_on(limits)}.")
+        if letters > limits.index:
+            raise ReadError(f"{index}: has names of more than {limits.index} bytes together. {way_on(limits)}.")
     return table
 
 
-def entry(content: bytes, index: Path, key: str) -> Entry:
+def entry(content: bytes, index: Source, key: str) -> Entry:
     """One row of the index."""
     message: Any = parse("BundleEntry", content, index, f"the entry of '{printable(key)}'")
     shape = tuple(dim.size for dim in message.shape.dim)
@@ -237,16 +237,16 @@ def entry(content: bytes, index: Path, key: str) -> Entry:
     )
 
 
-def has_index(prefix: Path) -> bool:
+def has_index(prefix: Source) -> bool:
     """Whether ``prefix`` is what a checkpoint's files begin with."""
-    return bool(prefix.name) and is_file(prefix.with_name(prefix.name + INDEX_END))
+    return bool(prefix.name) and prefix.beside(prefix.name + INDEX_END).is_file()
 
 
-def is_table(path: Path) -> bool:
+def is_table(source: Source) -> bool:
     """Whether the file ends as an index does."""
-    if not is_file(path) or (size := size_of(path)) < FOOTER_SIZE:
+    if not source.is_file() or (size := source.size()) < FOOTER_SIZE:
         return False
-    return fetch(path, size - len(MAGIC), len(MAGIC)).tobytes() == MAGIC
+    return source.fetch(size - len(MAGIC), len(MAGIC)).tobytes() == MAGIC
 
 
 @dataclass(frozen=True)
@@ -254,11 +254,11 @@ class Table:
     """A LevelDB table in memory."""
 
     data: bytes
-    path: Path
+    source: Source
 
     def damaged(self, fact: str) -> ReadError:
         """What to raise."""
-        return ReadError(f"{self.path}: {fact}. The index is damaged or incomplete; copy or download it again.")
+        return ReadError(f"{self.source}: {fact}. The index is damaged or incomplete; copy or download it again.")
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its value."""
@@ -272,8 +272,8 @@ class Table:
 
     def handle(self, data: bytes, at: int) -> tuple[tuple[int, int], int]:
         """Offset and size of a block, and where they end."""
-        offset, at = varint(data, at, str(self.path))
-        size, at = varint(data, at, str(self.path))
+        offset, at = varint(data, at, str(self.source))
+        size, at = varint(data, at, str(self.source))
         return (offset, size), at
 
     def block(self, handle: tuple[int, int]) -> bytes:
@@ -297,9 +297,9 @@ class Table:
             raise self.damaged(f"a block of {len(block)} bytes says that it has {restarts} restart points")
         at, key = 0, b""
         while at < limit:
-            shared, at = varint(block, at, str(self.path))
-            added, at = varint(block, at, str(self.path))
-            length, at = varint(block, at, str(self.path))
+            shared, at = varint(block, at, str(self.source))
+            added, at = varint(block, at, str(self.source))
+            length, at = varint(block, at, str(self.source))
             if shared > len(key) or at + added + length > limit:
                 raise self.damaged("a key or value runs over the end of its block")
             key = key[:shared] + block[at : at + added]

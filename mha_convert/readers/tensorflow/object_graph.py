@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ReadError, printable
-from ...files.limits import limits, way_on
+from ...files.limits import way_on
 from ...records.source import Role, Variable
 from ..tree import Node
 from .bundle import DTYPES, Bundle
@@ -117,7 +117,7 @@ def arrange(bundle: Bundle, objects: Sequence[Object], operations: Mapping[int, 
         objects: its graph.
         operations: where the operations stand that read a variable, by object; a SavedModel's functions tell.
     """
-    result = Arrangement()
+    result, limits = Arrangement(), bundle.prefix.limits
     result.full_names = {item.key: item.full_name for item in objects if item.key is not None}
     seen: set[str] = set()
 
@@ -135,8 +135,9 @@ def arrange(bundle: Bundle, objects: Sequence[Object], operations: Mapping[int, 
     for parent, name, number in walk(objects, slots):
         if objects[number].key is None:
             depths[number] = depths[parent] + 1
-            if depths[number] > limits().chain:
-                raise ReadError(f"{bundle.prefix}: its objects are nested more than {limits().chain} deep. {way_on()}.")
+            if depths[number] > limits.chain:
+                most = limits.chain
+                raise ReadError(f"{bundle.prefix}: its objects are nested more than {most} deep. {way_on(limits)}.")
             nodes[number] = nodes[parent].children.setdefault(name, Node())
         if parent == 0 and is_counter(name, objects[number].key, bundle):
             result.others += [variable for _, variable in describe([number], "counter")]
@@ -247,6 +248,7 @@ def has_scope(key: str, bundle: Bundle) -> bool:
 
 def place_by_key(result: Arrangement, bundle: Bundle, keys: Iterable[str]) -> None:
     """Arrays that no object owns: their keys are their names (TensorFlow 1, and checkpoints without a graph)."""
+    limits = bundle.prefix.limits
     for key in keys:
         if bundle.entries[key].dtype not in DTYPES:
             continue
@@ -257,8 +259,8 @@ def place_by_key(result: Arrangement, bundle: Bundle, keys: Iterable[str]) -> No
             result.others.append(bundle.variable(key, "counter"))
             continue
         *path, name = key.removesuffix(KEY_END).split("/")
-        if len(path) > limits().chain:
-            most = limits().chain
-            raise ReadError(f"{bundle.prefix}: '{printable(key)}' has more than {most} levels. {way_on()}.")
+        if len(path) > limits.chain:
+            most = limits.chain
+            raise ReadError(f"{bundle.prefix}: '{printable(key)}' has more than {most} levels. {way_on(limits)}.")
         variables = result.root.at(path).variables
         variables[name if name not in variables else key] = bundle.variable(key)

@@ -6,7 +6,6 @@ TensorFlow in the same process keeps its messages.
 """
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ...errors import ReadError
@@ -80,7 +79,7 @@ def message_classes() -> dict[str, Any]:
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in MESSAGES}
 
 
-def parse(kind: str, content: bytes, place: Path, what: str) -> Any:
+def parse(kind: str, content: bytes, place: object, what: str) -> Any:
     """One message out of ``content``.
 
     Args:

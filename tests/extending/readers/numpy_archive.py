@@ -1,15 +1,13 @@
 """``.npz``: weights by their paths, ``encoder/attn/query_dense/kernel``. An example of docs/extending.md."""
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 
 from ..errors import ReadError, printable
-from ..files.limits import limits
-from ..files.locations import open_binary
+from ..files.source import Source
 from ..records.source import Array, Checkpoint, Group, Variable
 from .keras3.consistency import refuse_architecture
 from .keras3.json_text import Json
@@ -31,35 +29,35 @@ def accepts(probe: Probe) -> bool:
     return all(name.endswith(END) for name in names) and any("/query_dense/" in name for name in names)
 
 
-def read(path: Path, architecture: Json | None = None) -> Checkpoint:
+def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the arrays; raises ``ReadError`` for a damaged file."""
-    refuse_architecture(architecture, path)
+    refuse_architecture(architecture, source)
     tree: dict[str, Any] = {}
     try:
-        with open_binary(path) as file, ZipFile(file) as archive:
+        with source.open() as file, ZipFile(file) as archive:
             for member in archive.infolist():
                 *parents, name = member.filename.removesuffix(END).split("/")
                 inside = tree
                 for parent in parents:
                     inside = inside.setdefault(parent, {})
-                inside[name] = described(path, archive, member)
+                inside[name] = described(source, archive, member)
     except (BadZipFile, ValueError) as error:
-        raise ReadError(f"{path}: is not an intact .npz file: {printable(error)}. Copy it again.") from error
-    return Checkpoint(path=str(path), format=FORMAT, has_config=False, root=group("", tree))
+        raise ReadError(f"{source}: is not an intact .npz file: {printable(error)}. Copy it again.") from error
+    return Checkpoint(path=str(source), format=FORMAT, has_config=False, root=group("", tree))
 
 
-def described(path: Path, archive: ZipFile, member: ZipInfo) -> Variable:
+def described(source: Source, archive: ZipFile, member: ZipInfo) -> Variable:
     """One array; its header must fit the member's size, and that the stored bytes."""
     with archive.open(member) as stream:
         shape, _, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if dtype.hasobject or size != member.file_size - stream.tell():
             raise ValueError(f"'{member.filename}' does not hold what its header says")
-    if member.file_size > limits().ratio * member.compress_size:
+    if member.file_size > source.limits.ratio * member.compress_size:
         raise ValueError(f"'{member.filename}' would become too large")
 
     def read_array() -> Array:
-        with open_binary(path) as file, ZipFile(file) as archive, archive.open(member.filename) as stream:
+        with source.open() as file, ZipFile(file) as archive, archive.open(member.filename) as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
 
     return Variable(path=member.filename.removesuffix(END), shape=shape, dtype=dtype.name, read=read_array)

@@ -30,4 +30,4 @@ def python(module: str, *, folders: Sequence[str] | None = None, site: bool = Tr
 def importable() -> list[str]:
     """The folders of this process, without those that are relative to the current one; the package's own last."""
     named = [place for place in sys.path if Path(place).is_absolute()]
-    return list(dict.fromkeys([*named, str(Path(__file__).parents[2])]))
+    return list(dict.fromkeys([*named, str(Path(__file__).parents[3])]))
