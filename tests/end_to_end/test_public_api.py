@@ -80,7 +80,7 @@ def test_select_layers_in_the_users_order(samples, tmp_path):
 
 
 class LiveLayer:
-    """As much of a Keras layer as is used; tests/test_genuine_keras.py has real ones."""
+    """As much of a Keras layer as is used; tests/verification/test_genuine_keras.py has real ones."""
 
     name = "live"
 

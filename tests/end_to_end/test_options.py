@@ -10,7 +10,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from conftest import PROJECT, require
+from environment import PROJECT, require
 from safetensors.torch import load_file
 from torch import nn
 
