@@ -12,9 +12,11 @@ import fsspec
 import pytest
 from environment import PROJECT, SHARED, SUPPORT, TESTS, require
 
+pytest_plugins = ["process_marker"]
+
 
 @pytest.fixture(scope="session")
-def written_cases(tmp_path_factory, keras_installed):
+def written_cases(tmp_path_factory, keras_installed, starts_processes):
     """A function: a folder with what makers of ../shared/cases write (``NN`` of each), by genuine Keras."""
 
     def write(*names: str) -> Path:
@@ -61,7 +63,7 @@ def keras_installed() -> None:
 
 
 @pytest.fixture(scope="session")
-def fresh_models(keras_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fresh_models(keras_installed: None, tmp_path_factory: pytest.TempPathFactory, starts_processes: None) -> Path:
     """Models that the installed Keras saves now, with its outputs in ``outputs.npz``."""
     folder = tmp_path_factory.mktemp("fresh")
     subprocess.run([sys.executable, SUPPORT / "keras_models.py", folder], check=True, capture_output=True, timeout=300)
@@ -77,7 +79,7 @@ def memory():
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory):
+def s3(tmp_path_factory, starts_processes):
     """An S3-compatible server with one bucket, and the environment that leads to it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
