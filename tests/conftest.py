@@ -15,6 +15,14 @@ from environment import PROJECT, SHARED, SUPPORT, TESTS, require
 pytest_plugins = ["process_marker"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """The test processes share the processors: PyTorch's threads would wait for one another longer than they compute."""
+    import torch  # here, as the process that only hands out tests imports this module too
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def written_cases(tmp_path_factory, keras_installed, starts_processes):
     """A function: a folder with what makers of ../shared/cases write (``NN`` of each), by genuine Keras."""
