@@ -13,6 +13,13 @@ import pytest
 from environment import PROJECT, SHARED, SUPPORT, TESTS, require
 
 pytest_plugins = ["process_marker"]
+# The files that take longest. They are begun first, so that at the end no processor waits for one of them.
+LONGEST = ("test_hostile", "test_corpus", "test_docs", "test_quantized", "test_benchmarks", "test_tensorflow_files")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest files first."""
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)
