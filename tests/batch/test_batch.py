@@ -24,6 +24,7 @@ from mha_convert.batch import converting
 from mha_convert.batch.journal import read_report
 from mha_convert.batch.run import plan_batch
 
+pytestmark = pytest.mark.process  # the package starts its workers
 SECONDS, MANY = 120, 24
 COMMAND = (sys.executable, "-m", "mha_convert")
 MODELS = ("six_heads.keras", "textbook.keras", "translator.h5", "encoder.weights.h5")

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 import mha_convert
 from mha_convert.words.inspection import cost_note
 
+pytestmark = pytest.mark.process
 VERBS = ("inspect", "convert", "verify", "explain")
 
 
@@ -374,11 +375,3 @@ def test_on_a_terminal_tables_are_drawn_and_a_bar_moves(samples, tmp_path):
     os.close(leader)
     assert process.wait() == 0
     assert b"\x1b[" in text and b"cross_attention" in text and b"Proven, outputs" in text
-
-
-def test_help_is_complete():
-    """Every option of every verb says what it is for."""
-    from mha_convert.cli import app
-
-    for command in app.registered_commands:
-        assert command.callback.__doc__ and command.epilog

@@ -66,6 +66,7 @@ def small_files(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
 @pytest.mark.parametrize("old", [None, "old"])
 @pytest.mark.parametrize("limit", [0, 3000])
@@ -78,6 +79,7 @@ def test_a_target_that_may_not_grow_is_one_line_and_no_draft(six, tmp_path, name
     assert [path.read_text() for path in tmp_path.iterdir()] == ([old] if old else [])
 
 
+@pytest.mark.process
 def test_a_module_that_may_not_grow_takes_the_target_with_it(six, tmp_path):
     (tmp_path / "m.py").write_text("old")
     options = (*UNPROVEN, "--module", "m.py")
@@ -86,7 +88,7 @@ def test_a_module_that_may_not_grow_takes_the_target_with_it(six, tmp_path):
 
 
 @pytest.fixture
-def tiny(tmp_path):
+def tiny(tmp_path, starts_processes):
     """A disk of 64 KiB, where this machine lets us mount one."""
     yield from mounted(tmp_path / "tiny", "-t", "tmpfs", "-o", "size=64k", "tmpfs")
 
@@ -127,6 +129,7 @@ os.fsync = fsync
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("module", [(), ("--module", "m.py")])
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
 def test_a_disk_that_fails_at_the_end_leaves_the_old_target(six, tmp_path, name, module):
@@ -137,6 +140,7 @@ def test_a_disk_that_fails_at_the_end_leaves_the_old_target(six, tmp_path, name,
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
+@pytest.mark.process
 def test_a_folder_that_the_disk_fails_to_keep_is_told(six, tmp_path):
     fault = FAILING_FSYNC.format(condition="stat.S_ISDIR")
     result = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(fault))
@@ -177,6 +181,7 @@ def killed(source: Path, folder: Path, moment: float) -> str:
     return sha256((folder / "x.safetensors").read_bytes()).hexdigest()
 
 
+@pytest.mark.process
 def test_a_killed_conversion_leaves_the_old_target_or_the_new_one(tmp_path):
     source = weights(tmp_path / "s.weights.h5", 8, 256)
     mha_convert.convert_file(source, tmp_path / "x.safetensors", reference="none")
@@ -206,6 +211,7 @@ def folders(parent: Path, name: str, number: int) -> list[Path]:
     return [parent / f"{name}{index}" for index in range(number)]
 
 
+@pytest.mark.process
 def test_the_next_conversion_removes_what_a_killed_one_left(large, six, tmp_path):
     process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(SLOWLY))
     wait_for(lambda: any(path.stat().st_size for path in tmp_path.iterdir()), process)
@@ -235,6 +241,7 @@ def test_drafts_in_use_and_other_files_are_not_removed(six, tmp_path):
 # Several at once
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [2, 4])
 def test_of_several_conversions_to_one_target_one_wins(samples, tmp_path, number):
     """Two sources, so that a mixture would show."""
@@ -251,6 +258,7 @@ def test_of_several_conversions_to_one_target_one_wins(samples, tmp_path, number
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "alone.safetensors").read_bytes()
 
 
+@pytest.mark.process
 def test_with_overwrite_the_last_one_wins(samples, tmp_path):
     sources = [samples / name for name in ("six_heads.keras", "translator.h5")] * 2
     runs = [start("convert", source, "x.safetensors", *UNPROVEN, cwd=tmp_path) for source in sources]
@@ -286,6 +294,7 @@ def refuse_links(*paths: Path) -> None:
 # Places
 
 
+@pytest.mark.process
 def test_a_read_only_folder_is_one_line(six, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "x.pt").write_text("old")
@@ -308,6 +317,7 @@ os.open = open
 """
 
 
+@pytest.mark.process
 def test_a_folder_that_one_may_not_write_to_is_one_line(six, tmp_path):
     result = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(FORBIDDING))
     one_line(result, "x.pt: cannot be written: permission denied. Give another folder.")
@@ -324,6 +334,7 @@ def make_places(folder: Path) -> None:
     (folder / "file").touch()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
 @pytest.mark.parametrize(
     ("target", "fact"),
@@ -368,6 +379,7 @@ def linked(source: Path, link: Path, kind: str) -> Path:
     return link
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["symbolic", "hard", "detour"])
 @pytest.mark.parametrize("which", ["target", "module"])
 def test_the_source_is_no_target_by_any_name(six, tmp_path, kind, which):
@@ -380,6 +392,7 @@ def test_the_source_is_no_target_by_any_name(six, tmp_path, kind, which):
     assert source.read_bytes() == six.read_bytes() and not (tmp_path / "x.pt").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["symbolic", "hard"])
 @pytest.mark.parametrize("which", ["target", "module"])
 def test_no_part_of_a_folder_is_a_target(six, tmp_path, kind, which):
@@ -401,6 +414,7 @@ def test_neither_the_configuration_nor_the_model_to_match_is_a_target(golden, si
     assert (tmp_path / "mine.pt").read_bytes() == content
 
 
+@pytest.mark.process
 def test_target_and_module_are_two_files(six, tmp_path):
     (tmp_path / "m.py").symlink_to("x.pt")
     result = run("convert", six, "x.pt", "--module", "m.py", *UNPROVEN, cwd=tmp_path)
@@ -420,6 +434,7 @@ sys.addaudithook(audit)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["six_heads.keras", "translator.h5", "encoder.weights.h5"])
 def test_the_source_is_opened_for_reading_only(samples, tmp_path, name):
     source = tmp_path / name
@@ -523,12 +538,14 @@ def cut_off_while_read(tmp_path: Path, prelude: str) -> tuple[tuple[int, str, st
     return result, [name for name in names(tmp_path / "out") if name != "x.safetensors"]
 
 
+@pytest.mark.process
 def test_a_source_that_is_cut_off_before_its_arrays_are_read_is_refused(tmp_path):
     result, left = cut_off_while_read(tmp_path, BEFORE)
     one_line(result, "s.weights.h5: changed while it was read")
     assert left == []
 
 
+@pytest.mark.process
 def test_a_source_that_is_cut_off_while_it_is_read_ends_the_command_without_a_target(tmp_path):
     """It is mapped: the kernel ends whoever reads behind the new end. The next conversion removes the draft."""
     result, left = cut_off_while_read(tmp_path, AMID)
@@ -542,6 +559,7 @@ def test_a_source_that_is_cut_off_while_it_is_read_ends_the_command_without_a_ta
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "expected"), SIGNALS)
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
 @pytest.mark.parametrize("times", [1, 3])
@@ -583,6 +601,7 @@ def interrupted(source: Path, number: int, folder: Path, moment: float) -> tuple
     return code, err, names(folder)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "expected"), SIGNALS)
 def test_an_interruption_at_any_moment_is_one_line(six, tmp_path, number, expected):
     """While modules are imported, the process for HDF5 is started, the target gets its name, the report is shown."""
@@ -599,6 +618,7 @@ def test_an_interruption_at_any_moment_is_one_line(six, tmp_path, number, expect
         assert result in [(expected, INTERRUPTED, []), written, (0, "", ["x.safetensors"])]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_what_is_ignored_stays_ignored(large, tmp_path, number):
     """``nohup``, and jobs that a script starts in the background."""
@@ -633,6 +653,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_interruption_is_one_whatever_becomes_of_it_on_its_way(six, tmp_path, fault):
     prelude = prepared(SWALLOWING.replace("{fault}", fault))
@@ -640,6 +661,7 @@ def test_an_interruption_is_one_whatever_becomes_of_it_on_its_way(six, tmp_path,
     assert names(tmp_path) == []
 
 
+@pytest.mark.process
 def test_a_file_that_has_its_name_when_the_signal_comes_is_told(six, tmp_path):
     """The signal waits until the name is given, and the line says so."""
     fault = """
@@ -654,6 +676,7 @@ os.replace = replace
     assert names(tmp_path) == ["x.pt"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("when", "expected"),
     [
@@ -675,6 +698,7 @@ def interrupt(*arguments):
     assert (code, err) == (130, f"Interrupted: {expected}\n")
 
 
+@pytest.mark.process
 def test_an_interrupted_proof_with_keras_leaves_no_process(keras_installed, six, tmp_path):
     process = start("convert", six, "x.safetensors", "--reference", "keras", cwd=tmp_path)
     wait_for(lambda: "keras_worker" in children_of(process.pid), process)
@@ -700,6 +724,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
 def test_targets_are_the_same_bytes_wherever_and_whenever_they_are_made(samples, tmp_path, name, monkeypatch):
     """Names of folders, hash seeds, time zones, umasks and seconds differ."""
@@ -744,6 +769,7 @@ def test_a_pt_file_names_no_code(six, tmp_path, dtype):
 # Rights
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("umask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
 def test_rights_of_what_is_new_follow_the_umask(six, tmp_path, umask, expected):
     for name in ("x.safetensors", "x.pt"):

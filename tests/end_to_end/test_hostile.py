@@ -30,7 +30,7 @@ LIBRARIES = re.compile(
 
 
 @pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile(tmp_path_factory: pytest.TempPathFactory, starts_processes: None) -> Path:
     """The files, their manifest, and what happened with each."""
     maker = SHARED / "hostile" / "make_hostile.py"
     require(maker.is_file(), "../shared/hostile")

@@ -24,7 +24,7 @@ FILES = {"keras": ("norm.keras", None), "h5": ("norm.h5", None), "weights": ("no
 
 
 @pytest.fixture(scope="module")
-def made(keras_installed, tmp_path_factory):
+def made(keras_installed, tmp_path_factory, starts_processes):
     """The files, and what genuine Keras computes with each layer."""
     folder = tmp_path_factory.mktemp("normalization")
     subprocess.run(

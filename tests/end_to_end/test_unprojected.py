@@ -39,7 +39,7 @@ NAMES = ("dot", "dot_dropout", "concat", "concat_scaled", "nested/additive", "ad
 
 
 @pytest.fixture(scope="session")
-def made(keras_installed, tmp_path_factory) -> Path:
+def made(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """Models that the installed Keras saves now."""
     folder = tmp_path_factory.mktemp("unprojected")
     subprocess.run(
@@ -427,6 +427,7 @@ def test_like_says_that_they_have_no_place(made, tmp_path):
     assert {name for name, why in alignment.left_layers if "no projections" in why} == set(NAMES)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is missing")
 def test_a_live_layer(tmp_path):
     code = """

@@ -35,7 +35,7 @@ VERBS = {
 
 
 @pytest.fixture(scope="module")
-def trapped(samples, tmp_path_factory):
+def trapped(samples, tmp_path_factory, starts_processes):
     """A folder with a model and modules that say so when they are imported."""
     folder = tmp_path_factory.mktemp("downloaded")
     (folder / "m.keras").write_bytes((samples / "six_heads.keras").read_bytes())

@@ -150,6 +150,7 @@ def test_s3_from_end_to_end(s3, golden, tmp_path):
         assert message.count("\n") == 1
 
 
+@pytest.mark.process
 def test_a_store_that_does_not_answer_is_an_error_and_not_a_traceback(tmp_path):
     env = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
@@ -230,6 +231,7 @@ def large_model(samples: Path) -> bytes:
     return content.getvalue()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("ranges, tells_length", [(True, True), (False, False), (False, True)])
 def test_web_servers_with_and_without_ranges(web, samples, golden, tmp_path, ranges, tells_length):
     address, handler = web
@@ -248,6 +250,7 @@ def test_web_servers_with_and_without_ranges(web, samples, golden, tmp_path, ran
     assert "no such file" in run_cli("inspect", f"{address}/no.keras", env={}, cwd=tmp_path, code=1).stderr
 
 
+@pytest.mark.process
 def test_a_large_file_from_a_server_without_ranges_is_copied_once(web, samples, tmp_path):
     address, handler = web
     handler.ranges, handler.tells_length = False, True
@@ -256,6 +259,7 @@ def test_a_large_file_from_a_server_without_ranges_is_copied_once(web, samples, 
     assert sum(handler.sent) < 5 * len(handler.files["/large.keras"])
 
 
+@pytest.mark.process
 def test_only_the_ranges_that_are_needed_are_fetched(web, samples, tmp_path):
     address, handler = web
     handler.files["/large.keras"] = large_model(samples)
@@ -265,6 +269,7 @@ def test_only_the_ranges_that_are_needed_are_fetched(web, samples, tmp_path):
     assert sum(handler.sent) < 2 << 20
 
 
+@pytest.mark.process
 def test_standard_input(golden, tmp_path):
     content = (golden / "keras-3.15.1/square.keras").read_bytes()
 
@@ -282,6 +287,7 @@ def test_standard_input(golden, tmp_path):
     assert b"is one file, and two are asked of it" in run("inspect", "-", "--config", "-", code=1).stderr
 
 
+@pytest.mark.process
 def test_copies_are_removed_at_the_end(golden, tmp_path):
     (tmp_path / "scratch").mkdir()
     content = (golden / "keras-3.15.1/square.keras").read_bytes()
@@ -306,6 +312,7 @@ def test_what_is_a_url():
     assert locations.name_of("/a/x.keras") == "x.keras"
 
 
+@pytest.mark.process
 def test_local_work_imports_no_store():
     code = (
         "import sys, mha_convert\n"

@@ -178,7 +178,7 @@ for name, call in json.load(sys.stdin).items():
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, golden):
+def told(tmp_path_factory, golden, starts_processes):
     """What each call said."""
     folder = tmp_path_factory.mktemp("side")
     fill(folder, golden)
@@ -201,6 +201,7 @@ def test_everything_beside_the_weights_is_one_clear_line(told, name):
     assert CALLS[name][1] in text and "\n" not in text
 
 
+@pytest.mark.process
 def test_a_list_with_names_that_no_file_can_have_costs_these_sources_only(tmp_path):
     """Point 12 of issue 12: each has its line in the report."""
     (tmp_path / "list.txt").write_text("x" * 5000 + ".keras\n" + "y/" * 5000 + "z.keras\n")

@@ -167,6 +167,7 @@ def decoder(tmp_path):
     return model
 
 
+@pytest.mark.process
 def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
     source = samples / "translator.h5"
     text = run("match", source, "model.pt", "--rules", "x.rename.toml", cwd=tmp_path).stdout
@@ -195,6 +196,7 @@ def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
     torch.testing.assert_close(decoder["b"]["cross"](x, memory, memory)[0], module(x, memory, memory)[0])
 
 
+@pytest.mark.process
 def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
     source = samples / "translator.h5"
     document = json.loads(run("match", source, "model.pt", "--json", cwd=tmp_path).stdout)
@@ -204,6 +206,7 @@ def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
         run("convert", source, "y.pt", "--like", "model.pt", *words, cwd=tmp_path, code=2)
 
 
+@pytest.mark.process
 def test_like_wants_a_place_for_every_layer(samples, tmp_path, decoder):
     source = samples / "six_heads.keras"
     text = run("match", source, "model.pt", "--rules", "x.rename.toml", cwd=tmp_path, code=1, shown=True).stdout
@@ -217,6 +220,7 @@ def test_like_wants_a_place_for_every_layer(samples, tmp_path, decoder):
     assert not (tmp_path / "x.pt").exists()
 
 
+@pytest.mark.process
 def test_a_model_is_never_run(samples, tmp_path):
     class Evil:
         def __reduce__(self):

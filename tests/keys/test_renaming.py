@@ -136,6 +136,7 @@ def test_a_missing_file(tmp_path):
         read_renames(tmp_path / "rules.toml")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
 def test_a_renamed_target_is_proven_verified_loaded_and_has_a_module(samples, tmp_path, suffix):
     """The new names take those of other tensors, and some keys stay."""
@@ -196,6 +197,7 @@ def test_a_renamed_target_that_is_damaged_is_told_by_its_new_keys(samples, tmp_p
         mha_convert.load_modules(target)
 
 
+@pytest.mark.process
 def test_the_command_takes_a_file_of_rules(samples, tmp_path):
     (tmp_path / "rules.toml").write_text('[rename]\n"*.attention.**" = "encoder.{1}.mha.{2}"\n')
     text = run("convert", samples / "encoder.weights.h5", "x.pt", "--rename", "rules.toml", cwd=tmp_path).stdout
@@ -209,6 +211,7 @@ def test_the_command_takes_a_file_of_rules(samples, tmp_path):
     assert not (tmp_path / "y.pt").exists()
 
 
+@pytest.mark.process
 def test_list_keys_shows_everything_and_writes_nothing(samples, tmp_path):
     source = samples / "six_heads.keras"
     text = run("keys", source, cwd=tmp_path).stdout
@@ -234,6 +237,7 @@ def test_list_keys_shows_everything_and_writes_nothing(samples, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_keys_agrees_with_the_target(samples, tmp_path):
     options = ("--layout", "t5", "--dtype", "bfloat16", "--prefix", "m.{name}")
     (tmp_path / "rules.toml").write_text('[rename]\n"**.q.weight" = "{1}.query"\n')

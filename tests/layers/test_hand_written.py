@@ -43,7 +43,7 @@ ROWS = {(model, file): rows for model, rows in V3.items() for file in ("model.ke
 
 
 @pytest.fixture(scope="session")
-def hand_written(keras_installed, tmp_path_factory):
+def hand_written(keras_installed, tmp_path_factory, starts_processes):
     """What the installed Keras writes now."""
     folder = tmp_path_factory.mktemp("hand_written")
     command = [sys.executable, SUPPORT / "hand_written_models.py", folder]

@@ -70,7 +70,7 @@ EVERY = [(model, format) for model in MODELS for format in FORMATS if (model, fo
 
 
 @pytest.fixture(scope="session")
-def quantized(keras_installed, tmp_path_factory) -> Path:
+def quantized(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """What the installed Keras writes now."""
     folder = tmp_path_factory.mktemp("quantized")
     subprocess.run(
@@ -581,6 +581,7 @@ for mode, alpha, allowed in (("int4", None, 1e-5), (None, 7, 1e-5), ("int8", Non
 """
 
 
+@pytest.mark.process
 def test_live_layers_are_quantized_too_and_know_their_alpha(keras_installed):
     subprocess.run([sys.executable, "-c", LIVE], check=True, cwd=PROJECT, timeout=300)
 

@@ -41,7 +41,7 @@ RELU = "its query, key, value have activation relu by the file's configuration, 
 
 
 @pytest.fixture(scope="module")
-def cases(written_cases) -> Path:
+def cases(written_cases, starts_processes) -> Path:
     """What the makers write, by the first two letters of their names."""
     return written_cases(*MAKERS)
 

@@ -137,7 +137,7 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["the file and the tuple", "also"])
-def used(request, tmp_path_factory):
+def used(request, tmp_path_factory, starts_processes):
     """The extended package's folder, whether it has the page's other lines, and what the verbs printed."""
     folder = tmp_path_factory.mktemp("extended")
     package = extended(folder)

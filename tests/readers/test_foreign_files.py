@@ -59,7 +59,7 @@ def test_a_folder_of_a_browser_is_called_so(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def made(written_cases):
+def made(written_cases, starts_processes):
     """What the makers of ../shared/cases write, by the first two letters of their names."""
     return written_cases(*MAKERS)
 

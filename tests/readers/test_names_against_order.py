@@ -39,7 +39,7 @@ def run(script: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cases(keras_installed, tmp_path_factory) -> Path:
+def cases(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """The six forms of the issue."""
     script = SHARED / "cases" / "16_names_against_order.py"
     require(script.is_file(), "../shared/cases")
@@ -47,7 +47,7 @@ def cases(keras_installed, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def models(keras_installed, tmp_path_factory) -> Path:
+def models(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """Genuine files whose order is unusual."""
     return run(SUPPORT / "order_models.py", tmp_path_factory.mktemp("order"))
 

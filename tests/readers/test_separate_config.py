@@ -154,6 +154,7 @@ def test_counting_needs_the_very_model(corpus, tmp_path):
     assert any("does not hold the layers' names: they are the architecture's" in note for note in notes)
 
 
+@pytest.mark.process
 def test_the_command_line_takes_it_in_every_verb(weights, config, tmp_path):
     def run(*arguments):
         command = [sys.executable, "-m", "mha_convert", *map(str, arguments), "--config", str(config)]

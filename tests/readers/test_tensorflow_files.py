@@ -74,7 +74,7 @@ NAMES = {
 
 
 @pytest.fixture(scope="session")
-def tensorflow_models(keras_installed, tmp_path_factory) -> Path:
+def tensorflow_models(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """What the installed Keras and TensorFlow write now, and how TensorFlow reads every checkpoint that there is."""
     folder = tmp_path_factory.mktemp("tensorflow")
     command = [sys.executable, SUPPORT / "tensorflow_models.py", folder, *PREFIXES]
@@ -222,6 +222,7 @@ def test_our_rows_of_protobuf_messages_are_tensorflows(tensorflow_models):
     assert set(message_classes()) == compared
 
 
+@pytest.mark.process
 def test_nothing_of_tensorflow_is_imported(samples, golden):
     code = """
 import sys

@@ -108,6 +108,7 @@ def without_meaning(path, description, other):
     return path[0] in ("layout", "dtype") and other["layers"] == description["layers"]
 
 
+@pytest.mark.slow  # some hundred proofs of each target
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
 def test_no_field_of_a_description_can_be_changed(target, tmp_path, suffix):
     """Point 6 of issue 12: each field damaged in each way, and verify fails with one line."""
@@ -326,6 +327,7 @@ print(grown, time.process_time() - began)
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="measures as Linux does")
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_description_costs_what_its_text_costs(samples, tmp_path, bomb):

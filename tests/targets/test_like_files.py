@@ -163,6 +163,7 @@ WRONG = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("form", WRONG)
 def test_other_files_are_called_what_they_are(samples, tmp_path, form):
     """Point 13 of issue 12: never "Convert again", of which nothing gets better."""
@@ -206,6 +207,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
             opener(tmp_path / "x.pt")
 
 
+@pytest.mark.process
 def test_where_nothing_fits_the_exit_code_says_so(samples, tmp_path):
     """Point 13 of issue 12: proposing, as text and as JSON, and converting."""
     torch.save(nn.MultiheadAttention(6, 2).state_dict(), tmp_path / "model.pt")
@@ -376,6 +378,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="measures as Linux does")
 def test_hostile_files_are_refused_in_one_line_and_cost_little(tmp_path):
     """Point 11 of issue 12: no traceback, no gigabytes, no wait; whatever the pickle calls is not called."""

@@ -20,6 +20,7 @@ def test_an_empty_list_of_layers_is_refused(samples, tmp_path, names):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_a_batch_refuses_it_from_python_and_from_settings(samples, tmp_path):
     source = tmp_path / "encoder.weights.h5"
     source.write_bytes((samples / "encoder.weights.h5").read_bytes())
