@@ -226,7 +226,7 @@ def prove(
         "target": str(target),
         "plan": chosen,
         "not_converted": findings.not_converted,
-        "notes": (*checkpoint.notes, *layer_notes(chosen), *unseen(checkpoint, chosen)),
+        "notes": (*checkpoint.notes, *findings.notes, *layer_notes(chosen), *unseen(checkpoint, chosen)),
     }
     if reference == UNPROVEN:
         shapes = {tensor.key: tensor.shape for tensor in convert(chosen)}

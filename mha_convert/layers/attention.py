@@ -8,14 +8,16 @@ https://keras.io/api/layers/attention_layers/attention/
 import re
 from collections.abc import Iterator, Mapping
 
+from ..classes import OF_NAME
 from ..errors import printable
 from ..records.layer import NotConverted, Score, UnprojectedAttention
 from ..records.source import Group, LayerConfig, Variable
+from .calls import call_options
 from .settings import DROPOUT, compute_dtype, faults, switch, values
 
 KINDS = {"Attention": r"attention(_\d+)?", "AdditiveAttention": r"additive_attention(_\d+)?"}
-NAMES = ("scale", "concat_score_weight")
-NUMBERS = ("0", "1")  # in the v3 layout, in the order in which the layer makes them
+NAMES = tuple(weight.name for weight in OF_NAME["Attention"].variables)
+NUMBERS = tuple(map(str, range(len(NAMES))))  # in the v3 layout
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SCORES: Mapping[tuple[str, str], Score] = {
     ("Attention", "dot"): "dot",
@@ -69,7 +71,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
         class_name=config.title,
         dropout=float(given["dropout"]),
         compute_dtype=compute_dtype(config.settings.get("dtype")),
-        call_options=config.call_options + causal,
+        call_options=call_options(config) + causal,
         cautions=(group.doubt,) if group.doubt else (),
         doubt=group.doubt,
     )

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import LayerError, printable
 from ..records.layer import Projection
 from ..records.source import Array, Group, LayerConfig, Variable
+from .calls import input_widths
 from .encodings import ENCODINGS, FLOATS, PEAKS, Axes, Encoding, Shape, Variables, in_sequence, merged
 
 ADAPTERS = ("lora_kernel_a", "lora_kernel_b")
@@ -223,7 +224,7 @@ def input_axes(
         return (query[0], value[-1]) if query and value else None
     if stored.adapted_shape:
         return stored.adapted_shape[:1]
-    width = config.input_widths.get("query" if role == "gate" else role) if config else None
+    width = input_widths(config).get("query" if role == "gate" else role) if config else None
     return None if width is None else (width,)
 
 

@@ -7,27 +7,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..classes import OF_NAME
 from ..errors import LayerError, printable
 from ..records.layer import AttentionLayer, NotConverted, Projection
 from ..records.source import Group, LayerConfig, Variable
 from .absent_bias import KEY_CAUTION, no_bias
 from .attention_kernels import Restoration, restore
+from .calls import call_options, input_rank, input_widths
 from .other_mathematics import NEXT_STEP, computes_more
 from .settings import DROPOUT, Setting, compute_dtype, faults, is_count, switch, values
 
-# Sub-layer names: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
-ROLES = {
-    "query": ("query_dense", "_query_dense", "query"),
-    "key": ("key_dense", "_key_dense", "key"),
-    "value": ("value_dense", "_value_dense", "value"),
-    "output": ("output_dense", "_output_dense", "attention_output"),
-    "gate": ("_gate_dense", "gate_dense", "gate"),
-}
+MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
+# Names of the sub-layers: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
+ROLES = {part.role: part.spellings for part in sorted(OF_NAME[GQA].parts, key=lambda part: part.setting is not None)}
 INNER = ("query", "key", "value")
 WITHOUT_WEIGHTS = ("_softmax", "_dropout_layer", "softmax", "dropout")
 KERNEL = ("kernel", "0", "quantized_kernel")
-PLAIN_CLASSES = ("MultiHeadAttention", "CachedMultiHeadAttention")  # the latter KerasHub's, the same formula
-GROUPED_CLASSES = ("GroupedQueryAttention", "GroupQueryAttention")
+PLAIN_CLASSES = (*OF_NAME[MHA].names, "CachedMultiHeadAttention")  # the latter KerasHub's, the same formula
+GROUPED_CLASSES = OF_NAME[GQA].names
 # Keras' own classes that a swapped name or configuration could put in the place of attention.
 OTHER_CLASSES = (
     "Dense",
@@ -39,7 +36,6 @@ OTHER_CLASSES = (
     "Add",
     "Activation",
 )
-MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
 WIDEST = (1 << 63) - 1
 MOST_FACTS = 3  # in one message
 REQUIRED = ("num_heads", "num_query_heads", "num_key_value_heads", "key_dim", "head_dim")  # never null
@@ -251,11 +247,11 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
         class_name=config.title if config else None,
         has_config=config is not None,
         attention_axes=axes(given["attention_axes"]),
-        input_rank=config.input_rank if config else None,
+        input_rank=input_rank(config),
         dropout=float(given["dropout"]) if config else None,
         sliding_window=given["sliding_window"],
         compute_dtype=compute_dtype(settings.get("dtype")),
-        call_options=config.call_options if config else (),
+        call_options=call_options(config),
         cautions=(
             *([more] if more else subclass_caution(config)),
             *found.cautions,
@@ -325,7 +321,7 @@ def wrong_axes(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
 
 def wrong_widths(layer: AttentionLayer, config: LayerConfig) -> Iterator[str]:
     """Widths of the inputs that the layer was built for, against the kernels'."""
-    for role, width in config.input_widths.items():
+    for role, width in input_widths(config).items():
         if width != getattr(layer, f"{role}_features"):
             actual = getattr(layer, f"{role}_features")
             yield f"the {role} input is {width} wide in the configuration, {actual} in the arrays"

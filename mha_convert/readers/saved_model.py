@@ -11,14 +11,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..classes import COMPOSITE, part_names
 from ..errors import ReadError
 from ..files.limits import PROTOBUF
 from ..files.source import Source
-from ..records.source import Checkpoint
+from ..records.source import Checkpoint, version_of
 from .keras3.consistency import check_fits, refuse_architecture
 from .keras3.json_text import Json, mapping
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import hidden_masks, version_of, with_weightless_attention
+from .keras3.model_config import listed_configs
 from .links import refuse_links_out
 from .probe import Probe
 from .tensorflow.bundle import has_index, open_bundle
@@ -33,7 +34,7 @@ PARTS = (GRAPH_FILE, METADATA_FILE, "fingerprint.pb")
 VARIABLES = ("variables", "variables")
 SUFFIXES, FOLDERS, BESIDE = (), (frozenset({GRAPH_FILE}),), ""
 KERAS_PREFIX = "_tf_keras"
-ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
+PART = re.compile(rf"({'|'.join(part_names(COMPOSITE))})(_\d+)?")
 EINSUM = re.compile(r"einsum(_\d+)?/Einsum")  # an operation of two names, in front of ReadVariableOp
 COUNTER = re.compile(r"_\d+$")
 
@@ -86,9 +87,11 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
         backend="tensorflow" if configs else None,  # Keras 3 exports from any backend
         has_config=bool(configs) or architecture is not None,
         has_layer_names=True,
-        root=with_weightless_attention(root, model),
+        root=root,
         others=others,
-        notes=(*lost_by_optimizer(root, others), *hidden_masks(model, version_of(version))),
+        listed=listed_configs(model),
+        omits_empty_layers=True,
+        notes=tuple(lost_by_optimizer(root, others)),
     )
 
 
@@ -146,7 +149,7 @@ def layer_json(text: str) -> Json:
 
 
 def follow(objects: Sequence[Object], path: str) -> int | None:
-    """The object at ``root.layer_with_weights-0._query_dense``."""
+    """The object at ``root.layer_with_weights-0.cell``."""
     number = 0
     for part in path.split(".")[1:]:
         found = next((child for name, child in objects[number].children if name == part), None) if objects else None
@@ -196,14 +199,14 @@ def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[in
 def layer_of(operation: str, full_name: str) -> Names:
     """The layer's place in the name of an operation, without the model in front and the operation behind.
 
-    A projection is the innermost layer: layers and models around it may be called like one. Behind it stands what
+    A part of a layer is the innermost layer: layers and models around it may be called like one. Behind it stands what
     reads the variable, a name or two, or three of an einsum.
     """
     parts = operation.split("/")[1:-1]
     own = full_name.split("/")[-2:-1]
     for layers in (parts, parts[:-1], parts[:-2] if EINSUM.fullmatch("/".join(parts[-2:])) else []):
-        if role := ROLE.fullmatch(layers[-1] if layers else ""):
-            return (*layers[:-1], role[1])  # operations are numbered, projections are not
+        if part := PART.fullmatch(layers[-1] if layers else ""):
+            return (*layers[:-1], part[1])  # operations are numbered, parts of layers are not
         if layers and own == [COUNTER.sub("", layers[-1])]:
             return tuple(layers)
     return tuple(parts[:-1])

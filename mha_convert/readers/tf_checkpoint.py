@@ -7,6 +7,7 @@ https://www.tensorflow.org/guide/checkpoint
 import re
 from collections.abc import Collection
 
+from ..classes import REQUIRED, nouns
 from ..errors import ReadError, printable
 from ..files.limits import STATE
 from ..files.locations import store_errors
@@ -15,7 +16,7 @@ from ..records.source import Checkpoint
 from .keras3.consistency import check_fits
 from .keras3.json_text import Json
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import with_weightless_attention
+from .keras3.model_config import listed_configs
 from .probe import Probe
 from .tensorflow.bundle import INDEX_END, Bundle, has_index, is_table, open_bundle
 from .tensorflow.graph_names import Namer
@@ -29,7 +30,7 @@ DATA_FILE = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
 LATEST = re.compile(r'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 KERAS_3_LOSES_LISTS = (
     "Keras 3 leaves layers that a model holds in lists or dictionaries out of such a checkpoint, without a word. "
-    "Compare the number of attention layers with your model's."
+    f"Compare the number of {nouns(REQUIRED)} with your model's."
 )
 
 
@@ -83,8 +84,10 @@ def describe(
         format=FORMAT,
         has_config=architecture is not None,
         has_layer_names=bool(objects),
-        root=with_weightless_attention(root, architecture or {}),
+        root=root,
         others=others,
+        listed=listed_configs(architecture or {}),
+        omits_empty_layers=True,
         notes=(
             *notes,
             *lost_by_optimizer(root, others),

@@ -450,10 +450,12 @@ class NotConverted(Face):
 class Findings(Face):
     """Everything that is, or resembles, attention; and the other layers that can be converted by name.
 
-    ``unfit`` are layers of the kinds of ``companions`` that cannot be converted, each with the reason.
+    ``unfit`` are layers of the kinds of ``companions`` that cannot be converted, each with the reason. ``notes``
+    say what of the model none of them shows: masks that other layers make.
     """
 
     layers: tuple[AnyAttention, ...]
     not_converted: tuple[NotConverted, ...]
     companions: tuple[PlainLayer, ...] = ()
     unfit: tuple[NotConverted, ...] = ()
+    notes: tuple[str, ...] = ()

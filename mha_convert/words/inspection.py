@@ -102,7 +102,7 @@ def lookalike_line(item: NotConverted) -> str:
 def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
     """Of the file, and of single layers."""
     facts = told_once((layer.name, caution) for layer in findings.layers for caution in layer.cautions)
-    return [*checkpoint.notes, *(f"{subject}: {fact}." for subject, fact in facts)]
+    return [*checkpoint.notes, *findings.notes, *(f"{subject}: {fact}." for subject, fact in facts)]
 
 
 HEADINGS = {  # of a file's variables, as they are told

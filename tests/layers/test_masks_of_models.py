@@ -34,5 +34,5 @@ def test_the_report_says_so(samples, tmp_path):
     ("tag", "said"), [("keras-2.4", False), ("keras-2.8", False), ("keras-2.10", True), ("keras-3.15.1", True)]
 )
 def test_keras_before_2_10_ignored_hidden_masks(corpus, tag, said):
-    notes = mha_convert.read(corpus / tag / "mask_zero.h5").notes
+    notes = mha_convert.inspect_file(corpus / tag / "mask_zero.h5").findings.notes
     assert any("makes a padding mask" in note for note in notes) == said

@@ -519,7 +519,7 @@ def test_only_some_kernels_quantized():
 
 def test_int8_and_int4_in_one_layer_are_refused():
     parts = float_parts(heads=2) | {"attention_output": int8((1, 3, 4), (4,), peak=0x77)}
-    config = LayerConfig(name="attn", class_name="MultiHeadAttention", input_widths={"query": 4})
+    config = LayerConfig(name="attn", class_name="MultiHeadAttention", settings={"query_shape": [None, 5, 4]})
     found = multi_head_attention.match(attention(parts, config, query=int8((4, 2, 3), (2, 3))), ())
     assert found.reason == "some of its kernels have shapes of int8 and some of int4"
 

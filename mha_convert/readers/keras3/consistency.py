@@ -1,31 +1,39 @@
 """Whether a model's configuration agrees with the arrays of a file; if not, one of the two is another model's."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from ...classes import REQUIRED, LayerClass, class_of
 from ...errors import ReadError, printable
 from ...records.source import Group
 from .json_text import Json
-from .model_config import HOLD_WEIGHTS, child_layers, descendants, layer_config, malformed
+from .model_config import child_layers, descendants, layer_config, malformed
 
-KERNELS = 4  # of attention
 FLOATS = ("float", "bfloat")
 
 
-def check_units(root: Group, source: object) -> None:
-    """``Dense`` layers have the arrays that their configuration says; else one of the two is another model's."""
+def check_sizes(root: Group, source: object) -> None:
+    """Layers have the arrays that their configuration says; else one of the two is another model's.
+
+    Only where a setting is the size of an axis as it is stored, and only for numbers that are not quantized.
+    """
     for group in root.walk():
-        if group.config is None or group.config.class_name != "Dense" or group.config.is_own:
-            continue
-        if "units" not in group.config.settings:
-            continue
-        units = group.config.settings["units"]
-        kernel = next((group.variables[key] for key in ("0", "kernel") if key in group.variables), None)
-        if type(units) is not int or units < 1:
-            raise malformed(source, f"units of layer '{printable(group.name)}' is {printable(units, 40)}")
-        if kernel and len(kernel.shape) == 2 and kernel.dtype.startswith(FLOATS) and kernel.shape[1] != units:
-            raise malformed(
-                source, f"layer '{printable(group.name)}' has {units} units there, its kernel has {kernel.shape[1]}"
-            )
+        row, settings = class_of(group.config), group.config.settings if group.config else {}
+        for count in (count for count in (row.counts if row else ()) if count in settings):
+            stated, title = settings[count], f"layer '{printable(group.name)}'"
+            if type(stated) is not int or stated < 1:
+                raise malformed(source, f"{count} of {title} is {printable(stated, 40)}")
+            for name, actual in sizes_of(count, row, group):
+                if actual != stated:
+                    raise malformed(source, f"{title} has {stated} {count} there, its {name} has {actual}")
+
+
+def sizes_of(axis: str, row: LayerClass | None, group: Group) -> Iterator[tuple[str, int]]:
+    """The size of an axis in each variable that has it, with the variable's name."""
+    for number, weight in enumerate(row.made(group.config.settings) if row and group.config else ()):
+        stored = next((group.variables[key] for key in (str(number), weight.name) if key in group.variables), None)
+        is_plain = stored is not None and stored.dtype.startswith(FLOATS) and len(stored.shape) == len(weight.axes)
+        if stored is not None and is_plain and axis in weight.axes:
+            yield weight.name, stored.shape[weight.axes.index(axis)]
 
 
 def refuse_architecture(architecture: Json | None, source: object) -> None:
@@ -77,10 +85,10 @@ def check_names_all(model: Json, strangers: Sequence[str], source: object) -> No
         )
 
 
-def check_holds_attention(
+def check_holds_required(
     root: Group, model: Json, source: object, *, may_be_unnamed: bool = False, repeats_shared_layers: bool = False
 ) -> None:
-    """Attention that the configuration names is in the file; layers that two models share are there once.
+    """Layers that must have weights are in the file if the configuration names them; shared ones are there once.
 
     Args:
         root: what the file holds.
@@ -91,22 +99,25 @@ def check_holds_attention(
     """
     layers = [group for group in root.walk() if not (group.config and group.config.is_model)]
     held = [f"/{group.name}" for group in layers if any(part.variables for part in group.walk())]
-    missing = set()
+    missing: dict[str, LayerClass] = {}
     for place, entry in descendants(model):
         layer, last = layer_config(entry), f"/{layer_config(entry).name}"
-        if layer.class_name in HOLD_WEIGHTS and not layer.is_own:
-            is_exact = repeats_shared_layers and len(place) == 1
-            is_held = last in held if is_exact else any(name.endswith(last) for name in held)
-            missing |= set() if is_held else {layer.name}
-    if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
-        first = printable(min(missing))
+        row = class_of(layer)
+        if row is None or not row.is_required:
+            continue
+        is_exact = repeats_shared_layers and len(place) == 1
+        if not (last in held if is_exact else any(name.endswith(last) for name in held)):
+            missing[layer.name] = row
+    if len(missing) > (unnamed(root) if may_be_unnamed else 0):
+        first = min(missing)
         raise ReadError(
-            f"{source}: its configuration names the attention layer '{first}', of which it holds no weights. "
-            "The file was changed or put together from two models; save the model again."
+            f"{source}: its configuration names the {missing[first].noun} layer '{printable(first)}', of which it "
+            "holds no weights. The file was changed or put together from two models; save the model again."
         )
 
 
-def unnamed_attention(root: Group) -> int:
-    """At most so many groups without an entry are attention: one has four kernels."""
+def unnamed(root: Group) -> int:
+    """At most so many groups without an entry are layers that must have weights: one has a kernel in each part."""
+    least = min(len(row.constant_parts) or 1 for row in REQUIRED)
     arrays = [sum(len(part.variables) for part in group.walk()) for group in root.walk() if group.config is None]
-    return sum(count >= KERNELS for count in arrays)
+    return sum(count >= least for count in arrays)

@@ -1,30 +1,20 @@
 """What a model's JSON says of its layers: plain data in, ``LayerConfig`` out. Nothing is imported by name."""
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+from ...classes import OF_NAME, LayerClass
 from ...errors import ReadError, printable
 from ...files.limits import TRUSTED
 from ...files.source import Source
-from ...records.source import Group, LayerConfig
+from ...records.source import Call, LayerConfig
 from ..keras_classes import is_own, module_of, registered_name
 from .json_text import Json, json_file, json_value, kind_of, mapping
 
-Version = tuple[int, ...]
-ATTENTION_TAKES_MASKS = (2, 10)
 MODELS = ("Functional", "Model", "Sequential")
 ALWAYS_LIST_LAYERS = ("Functional", "Sequential")  # a class of a user's own may be called Model
-HOLD_WEIGHTS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")  # always; of four projections
-MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
-
-
-def version_of(text: str | None) -> Version:
-    """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
-    return tuple(int(number) for number in re.findall(r"\d{1,9}", text or "")[:3])
 
 
 def read_architecture(source: Source) -> Json:
@@ -126,8 +116,9 @@ def listed_layers(entry: Json) -> list[Json]:
 
 def list_faults(entry: Json, layers: list[Json]) -> Iterator[str]:
     """Layers of one model that Keras cannot have written, each alone or beside the others."""
-    if layers and entry["class_name"] in HOLD_WEIGHTS and not is_own(entry):
-        yield f"an attention layer of class '{entry['class_name']}' lists layers, as models do"
+    row = required_class(entry)
+    if layers and row:
+        yield f"{row.title} of class '{entry['class_name']}' lists layers, as models do"
     for layer in layers:
         yield from layer_faults(layer, entry["class_name"])
     names = Counter(layer_config(layer).name for layer in layers)
@@ -151,10 +142,20 @@ def layer_faults(layer: Any, model: str) -> Iterator[str]:
 
 
 def has_two_names(layer: Json) -> bool:
-    """Whether Keras' own attention is called otherwise in the list of layers than in its config: one is another's."""
+    """Whether a layer of Keras' own is called otherwise in the list of layers than in its config: one is another's.
+
+    Of classes whose weights must be in the file alone: it is their names that must be right.
+    """
     own, listed = mapping(layer["config"]).get("name"), layer.get("name")
-    is_keras = isinstance(layer.get("class_name"), str) and layer["class_name"] in HOLD_WEIGHTS
-    return is_keras and not is_own(layer) and isinstance(own, str) and isinstance(listed, str) and own != listed
+    is_required = required_class(layer) is not None
+    return is_required and isinstance(own, str) and isinstance(listed, str) and own != listed
+
+
+def required_class(entry: Json) -> LayerClass | None:
+    """The class of Keras' own that a layer has, where a file must hold the weights of all such layers."""
+    name = entry.get("class_name")
+    row = OF_NAME.get(name) if isinstance(name, str) and not is_own(entry) else None
+    return row if row and row.is_required else None
 
 
 def is_nameless(layer: Json) -> bool:
@@ -165,24 +166,6 @@ def is_nameless(layer: Json) -> bool:
 def malformed(source: object, fact: str) -> ReadError:
     """The error for a configuration that Keras cannot have written."""
     return ReadError(f"{source}: its configuration is malformed: {fact}. Save the model again.")
-
-
-def has_no_weights(entry: Json) -> bool:
-    """Whether it is ``keras.layers.Attention`` or ``AdditiveAttention`` without a scale, which stores nothing."""
-    settings = mapping(entry.get("config"))
-    is_keras = entry.get("class_name") in ("Attention", "AdditiveAttention") and not is_own(entry)
-    return is_keras and settings.get("use_scale") is False and settings.get("score_mode", "dot") == "dot"
-
-
-def with_weightless_attention(root: Group, model: Json) -> Group:
-    """The tree with a group for each attention layer that stores nothing, where the format has no place for one."""
-    known = {group.name for group in root.walk()}
-    missing = {
-        f"{name} (no weights)": Group(path=name, name=name, config=layer_config(entry))
-        for place, entry in descendants(model)
-        if has_no_weights(entry) and (name := "/".join(place)) not in known
-    }
-    return replace(root, children={**root.children, **missing})
 
 
 def child_layers(config: Json) -> list[Json]:
@@ -202,97 +185,25 @@ def layer_config(entry: Json) -> LayerConfig:
         module=module_of(entry),
         is_own=is_own(entry),
         settings=settings,
-        input_rank=input_rank(entry),
-        input_widths=input_widths(entry),
-        call_options=call_options(entry.get("inbound_nodes")),
+        build=mapping(entry.get("build_config")),
+        calls=tuple(calls_of(entry.get("inbound_nodes"))),
     )
 
 
-def input_rank(entry: Json) -> int | None:
-    """Rank of the (query) input, wherever this Keras version wrote a shape; None where it wrote none."""
-    settings, build = mapping(entry.get("config")), mapping(entry.get("build_config"))
-    shapes = (
-        settings.get("query_shape"),
-        mapping(build.get("shapes_dict")).get("query_shape"),
-        build.get("input_shape"),
-        first_tensor_shape(entry.get("inbound_nodes")),
-    )
-    return next((len(shape) for shape in map(as_shape, shapes) if shape is not None), None)
+def calls_of(nodes: Any) -> Iterator[Call]:
+    """The calls of a layer in the model's graph.
 
-
-def as_shape(shape: Any) -> list[int | None] | None:
-    """A shape in any form that Keras wrote: a list, or ``{"class_name": "TensorShape" or "__tuple__", "items": …}``."""
-    if isinstance(shape, dict):
-        shape = shape.get("items")
-    if isinstance(shape, (list, tuple)) and all(size is None or isinstance(size, int) for size in shape):
-        return list(shape)
-    return None
-
-
-def input_widths(entry: Json) -> dict[str, int]:
-    """Last axis of the query, key and value inputs that attention was built for, or is called with."""
-    settings = mapping(entry.get("config"))
-    built = mapping(mapping(entry.get("build_config")).get("shapes_dict"))
-    called = called_shapes(entry.get("inbound_nodes")) if not built else {}
-    found = {
-        role: as_shape(settings.get(f"{role}_shape") or built.get(f"{role}_shape") or called.get(role))
-        for role in ("query", "key", "value")
-    }
-    found["key"] = found["key"] or found["value"]  # a layer that is given no key takes the value
-    return {role: shape[-1] for role, shape in found.items() if shape and shape[-1] is not None}
-
-
-def called_shapes(nodes: Any) -> dict[str, Any]:
-    """Shapes of the tensors of the first call, by argument of attention; Keras 3 writes them."""
-    node = mapping(nodes[0]) if isinstance(nodes, list) and nodes else {}
-    positional = node.get("args")
-    arguments = dict(zip(("query", "value", "key"), positional if isinstance(positional, list) else (), strict=False))
-    arguments |= mapping(node.get("kwargs"))
-    return {name: mapping(mapping(tensor).get("config")).get("shape") for name, tensor in arguments.items()}
-
-
-def first_tensor_shape(nodes: Any) -> Any:
-    """Shape of the first argument of the first call; Keras 3 writes it, Keras 2 does not."""
-    node = mapping(nodes[0]) if isinstance(nodes, list) and nodes else {}
-    arguments = node.get("args")
-    while isinstance(arguments, list) and arguments:
-        arguments = arguments[0]
-    return mapping(mapping(arguments).get("config")).get("shape")
-
-
-def call_options(nodes: Any) -> tuple[str, ...]:
-    """Masks that some call of the layer in the graph is given, as written in Keras."""
-    found = [name for arguments in call_arguments(nodes) for name in MASK_ARGUMENTS if arguments.get(name)]
-    return tuple(dict.fromkeys(name if name != "use_causal_mask" else "use_causal_mask=True" for name in found))
-
-
-def call_arguments(nodes: Any) -> Iterator[Json]:
-    """Keyword arguments of each call.
-
-    Keras 3 writes ``{"args": …, "kwargs": {…}}`` for a call, Keras 2 ``[[name, 0, 0, {…}], …]``.
+    Keras 3 writes ``{"args": […], "kwargs": {…}}`` for a call, Keras 2 ``[[layer, node, tensor, {…}], …]``: its inputs,
+    each with the keyword arguments or with none.
     """
     for node in nodes if isinstance(nodes, list) else ():
-        yield mapping(mapping(node).get("kwargs"))
-        for call in node if isinstance(node, list) else ():
-            yield mapping(call[3]) if isinstance(call, list) and len(call) > 3 else {}
-
-
-def hidden_masks(model: Json, version: Version) -> Iterator[str]:
-    """A note where the model makes masks that Keras hands from layer to layer without a word (2.10 and later)."""
-    if version and version < ATTENTION_TAKES_MASKS:
-        return
-    layers = [layer_config(entry) for _, entry in descendants(model)]
-    makers = [
-        f"{printable(layer.title)} '{printable(layer.name)}'{' (perhaps)' if layer.is_own else ''}"
-        for layer in layers
-        if layer.class_name == "Masking"
-        or (layer.class_name == "Embedding" and layer.settings.get("mask_zero") is True)
-    ]
-    if makers:
-        yield (
-            f"{', '.join(makers[:3])} makes a padding mask, which Keras hands on to the layers behind it: as "
-            "query_mask and value_mask of attention. Give PyTorch the same (mha_convert.to_attn_mask)."
-        )
+        if isinstance(node, list):
+            given = [mapping(item[3]) for item in node if isinstance(item, list) and len(item) > 3]
+            said = {name: value for each in reversed(given) for name, value in each.items() if value}
+            yield Call(inputs=tuple(node), keywords=said)
+        else:
+            inputs, keywords = mapping(node).get("args"), mapping(mapping(node).get("kwargs"))
+            yield Call(inputs=tuple(inputs) if isinstance(inputs, list) else (), keywords=keywords)
 
 
 def descendants(entry: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
@@ -301,3 +212,8 @@ def descendants(entry: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple
         place = (*path, layer_config(child).name)
         yield place, child
         yield from descendants(child, place)
+
+
+def listed_configs(model: Json) -> tuple[tuple[tuple[str, ...], LayerConfig], ...]:
+    """Every layer below a model, by the names that lead to it: ``Checkpoint.listed``."""
+    return tuple((path, layer_config(entry)) for path, entry in descendants(model))

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...classes import COMPOSITE, REQUIRED, nouns
 from ...errors import ReadError, printable
 from ...files.source import Source
-from ...records.source import Checkpoint, Group, LayerConfig, Role, Variable
+from ...records.source import Checkpoint, Group, LayerConfig, Role, Variable, Version, version_of
 from ..hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
 from ..order import CONTAINERS, labelled_otherwise, refuse_or_tell
 from ..tree import Node
-from .consistency import check_fits, check_holds_attention, check_names_all, check_units
+from .consistency import check_fits, check_holds_required, check_names_all, check_sizes
 from .json_text import Json
 from .layer_names import (
     VISITED_LAYERS_DO_NOT_COUNT,
@@ -24,10 +25,11 @@ from .layer_names import (
     assign,
     between,
     in_excess,
+    snake_case,
     unequal_counts,
 )
 from .losses import lost_by_optimizer
-from .model_config import Version, child_layers, hidden_masks, layer_config, version_of
+from .model_config import child_layers, layer_config, listed_configs
 
 OWN = "vars"  # a layer's own variables
 NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
@@ -87,14 +89,13 @@ def read_weights(
     tree = namer.group(root, "", "", model or {}, outermost=True)
     check_fits(tree, architecture, source)
     may_be_unnamed = between(version, VISITED_LAYERS_DO_NOT_COUNT)
-    check_holds_attention(tree, model or {}, source, may_be_unnamed=may_be_unnamed)
-    check_units(tree, source)
+    check_holds_required(tree, model or {}, source, may_be_unnamed=may_be_unnamed)
+    check_sizes(tree, source)
     conflicts = list(labelled_otherwise(root, model or {}))
     notes = (
         *refuse_or_tell(conflicts, source, is_separate=architecture is not None),
         *lost_in_nested_lists(tree, version, root),
         *lost_by_optimizer(tree, others),
-        *hidden_masks(model or {}, version),
         *([NAMES_BY_COUNTING] if architecture and not any(node.label for node in root.walk()) else []),
     )
     return Checkpoint(
@@ -106,6 +107,7 @@ def read_weights(
         root=tree,
         others=others,
         notes=notes,
+        listed=listed_configs(model or {}),
     )
 
 
@@ -257,19 +259,26 @@ def lost_in_nested_lists(tree: Group, version: Version, root: Node) -> Iterator[
     custom = sorted({group.config.title for group in tree.walk() if group.config and may_hold_lists(group)})
     if not custom or not between(version, NESTED_LISTS_ARE_LOST):
         return
-    found = [re.fullmatch(r"multi_head_attention(?:_(\d+))?", node.label or "") for node in root.walk()]
-    numbers = {int(match[1] or 0) for match in found if match}
-    missing = sorted(set(range(max(numbers, default=0))) - numbers)
-    names = ", ".join(f"multi_head_attention_{i}" if i else "multi_head_attention" for i in missing[:5])
-    trace = f"the automatic names in this file skip {names}" if missing else "such a file does not show it"
+    missing = [name for row in REQUIRED for name in skipped(snake_case(row.name), root)]
+    trace = (
+        f"the automatic names in this file skip {', '.join(missing[:5])}" if missing else "such a file does not show it"
+    )
     yield (
         f"Custom classes ({', '.join(custom)}): Keras before 3.15 does not save layers that sit in lists of lists "
-        f"inside a custom layer; {trace}. Compare the number of attention layers with your model's."
+        f"inside a custom layer; {trace}. Compare the number of {nouns(REQUIRED)} with your model's."
     )
 
 
+def skipped(stem: str, root: Node) -> list[str]:
+    """Names of a class that Keras' counter made and that the file does not hold, below the highest that it does."""
+    found = [re.fullmatch(rf"{stem}(?:_(\d+))?", node.label or "") for node in root.walk()]
+    numbers = {int(match[1] or 0) for match in found if match}
+    return [f"{stem}_{number}" if number else stem for number in sorted(set(range(max(numbers, default=0))) - numbers)]
+
+
 def may_hold_lists(group: Group) -> bool:
-    """A custom class that is not itself an attention layer."""
+    """A custom class that does not itself have the parts of one of Keras' own."""
     config = group.config
     is_custom = config is not None and (config.is_own or config.registered_name is not None)
-    return is_custom and not any(name.endswith("query_dense") for name in group.children)
+    known = tuple(row.known_attribute for row in COMPOSITE)
+    return is_custom and not any(name.endswith(known) for name in group.children)

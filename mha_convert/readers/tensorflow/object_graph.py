@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...classes import COMPOSITE
 from ...errors import ReadError, printable
 from ...files.limits import way_on
 from ...records.source import Role, Variable
@@ -37,7 +38,7 @@ OPTIMIZER_ATTRIBUTES = (
     {"iter", "_iterations"},
     {"learning_rate", "_learning_rate", "decay", "_variables", "_trainable_variables", "hyper"},
 )
-KERNELS = {"kernel", "_kernel", "_query_dense"}
+OF_LAYERS = {"kernel", "_kernel", *(f"_{row.known_attribute}" for row in COMPOSITE)}
 # Edges of Keras' own bookkeeping: a layer that has an attribute of the user's, too, goes by that.
 CONTAINERS = ("_operations", "_functional", "_layers", "_self_tracked_trackables")
 KERAS_3 = ("_operations", "_tracked", "_inbound_nodes", "_kernel", "_trainable_variables_indices")
@@ -62,7 +63,7 @@ class Object:
 def is_optimizer(item: Object, objects: Sequence[Object]) -> bool:
     """Whether the object keeps state of other variables, and is no layer with an attribute of such a name."""
     names = {name for name, _ in item.children}
-    has_layers = any(KERNELS & {name for name, _ in objects[child].children} for _, child in item.children)
+    has_layers = any(OF_LAYERS & {name for name, _ in objects[child].children} for _, child in item.children)
     return bool(item.slots) or (all(names & row for row in OPTIMIZER_ATTRIBUTES) and not has_layers)
 
 
