@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import layouts
 from .conversion import convert
-from .errors import LayerError, printable
+from .errors import LayerError
 from .layers import survey
 from .layers.selection import convertible, refuse_more
 from .options import Dtype, Layout
@@ -51,7 +51,7 @@ def from_keras_layer(
     findings = survey(checkpoint)
     if not findings.layers and not any(item.blocking for item in findings.not_converted):
         raise LayerError(
-            f"{checkpoint.path}: its class is {printable(type(layer).__name__)}, expected attention with weights of "
+            f"{checkpoint.path}: its class is {type(layer).__name__}, expected attention with weights of "
             "its own. Give a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)

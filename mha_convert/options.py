@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
-from .errors import LayoutError, printable
+from .errors import LayoutError
 
 if TYPE_CHECKING:
     import torch
@@ -328,4 +328,4 @@ def check_word(name: str, word: Any, words: Sequence[str]) -> None:
         LayoutError: with the words that there are.
     """
     if word not in words:
-        raise LayoutError(f"There is no {name} '{printable(word)}'. Choose one of: {', '.join(words)}.")
+        raise LayoutError(f"There is no {name} '{word}'. Choose one of: {', '.join(words)}.")

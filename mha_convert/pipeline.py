@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import layouts
 from .conversion import convert, ledger
-from .errors import LayoutError, VerificationError, printable
+from .errors import LayoutError, VerificationError
 from .files.locations import SOURCE, StrPath, local_copy, locate, name_of, refuse_object
 from .files.watch import checked, unchanged
 from .inspection import found_in
@@ -205,7 +205,7 @@ def planned(source: StrPath, wanted: Options) -> tuple[Checkpoint, Findings, Pla
     if wanted.like is not None:
         alignment = all_matched(aligned(checkpoint, found, wanted.like), wanted.like)
         found, rules = tuple(pair.layer for pair in alignment.pairs), renames_of(alignment)
-        checkpoint = replace(checkpoint, notes=(*checkpoint.notes, *map(printable, alignment.notes)))
+        checkpoint = replace(checkpoint, notes=(*checkpoint.notes, *alignment.notes))
         layout = alignment.layout
     chosen = layouts.plan(found, layout=layout, prefix=wanted.prefix, dtype=wanted.dtype)
     return checkpoint, findings, rename(chosen, rules) if rules else chosen
@@ -269,8 +269,8 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
     missing = [layer.name for layer in described.layers if layer.name not in known]
     if missing:
         raise VerificationError(
-            f"{target}: holds layer '{printable(missing[0])}', which is not in {source}; it was made from "
-            f"'{printable(described.source)}'. Give that file (names can differ between formats, see docs/formats.md)."
+            f"{target}: holds layer '{missing[0]}', which is not in {source}; it was made from "
+            f"'{described.source}'. Give that file (names can differ between formats, see docs/formats.md)."
         )
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers), findings.companions)
     places = {layer.name: layer for layer in described.layers}

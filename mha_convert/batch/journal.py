@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from ..errors import ReadError, WriteError, printable, reason
+from ..errors import ReadError, WriteError, reason
 from ..files.locations import (
     StrPath,
     exists,
@@ -134,6 +134,5 @@ def lock(file: IO[bytes], place: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise WriteError(
-                f"{printable(place.parent)}: another run of batch writes to it. Wait until it has ended, or give "
-                "another --out."
+                f"{place.parent}: another run of batch writes to it. Wait until it has ended, or give another --out."
             ) from error

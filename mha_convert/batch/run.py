@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import ReadError, WriteError, printable
+from ..errors import ReadError, WriteError, bounded
 from ..files.locations import StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
 from ..options import RUN, BatchOptions, Run, check_word
 from ..readers import SUFFIXES
@@ -122,12 +122,12 @@ def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: boo
     for source in found:
         path = folder / f"{stem(source, keep_suffix)}.{suffix}"
         if leads_out(source.tree, path, folder):
-            raise WriteError(f"{printable(source.place)}: would be written outside {folder}. Name it without '..'.")
+            raise WriteError(f"{source.place}: would be written outside {folder}. Name it without '..'.")
         target = str(path)
         if target in claims:
             raise WriteError(
-                f"{target}: would be the target of '{printable(claims[target].place)}' and of "
-                f"'{printable(source.place)}'. Give --keep-suffix, or convert them into two folders."
+                f"{target}: would be the target of '{claims[target].place}' and of "
+                f"'{source.place}'. Give --keep-suffix, or convert them into two folders."
             )
         claims[target] = source
     return claims
@@ -301,7 +301,7 @@ def outcome(future: "Future[dict[str, Any]]", task: Task) -> SourceReport:
         source=task["source"],
         target=None,
         outcome="crashed",
-        error={"kind": type(error).__name__, "message": printable(message, 1000)},
+        error={"kind": type(error).__name__, "message": bounded(message)},
         settings=task["digest"],
         version=__version__,
     )

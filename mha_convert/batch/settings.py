@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 
-from ..errors import LayoutError, ReadError, printable, reason
+from ..errors import LayoutError, ReadError, reason
 from ..files.locations import StrPath, is_file, is_link_out, is_remote, is_url, locate, open_binary, store_errors
 from ..files.toml import read_toml
 from ..keys.renaming import read_renames
@@ -76,8 +76,7 @@ def read_settings(path: str) -> Settings:
     for name, value in read_toml(path, "docs/batch.md").items():
         if name not in TAKEN:
             raise ReadError(
-                f"{path}: holds '{printable(name)}', expected some of {', '.join(TAKEN)}. "
-                "Give other options on the command line."
+                f"{path}: holds '{name}', expected some of {', '.join(TAKEN)}. Give other options on the command line."
             )
         option = TAKEN[name]
         kind = OPTIONS[option].kind
@@ -100,16 +99,14 @@ def is_a(kind: type, value: Any) -> bool:
 def beside(path: str, name: str, file: str) -> str:
     """The place of a file that the settings name; it lies in their folder."""
     if PurePath(file).name != file or is_url(file):
-        raise ReadError(
-            f"{path}: '{name}' is '{printable(file)}', expected the name of a file beside it. Put it there."
-        )
+        raise ReadError(f"{path}: '{name}' is '{file}', expected the name of a file beside it. Put it there.")
     folder = locate(path).parent
     found = folder / file
     if not is_file(found):
-        what = f"'{name}' names '{printable(file)}', and there is no such file beside it"
+        what = f"'{name}' names '{file}', and there is no such file beside it"
         raise ReadError(f"{path}: {what}. Put it there, or leave the line out.")
     if not is_remote(folder) and is_link_out(folder, found):
-        what = f"'{name}' names '{printable(file)}', a link to a file elsewhere, which is not followed"
+        what = f"'{name}' names '{file}', a link to a file elsewhere, which is not followed"
         raise ReadError(f"{path}: {what}. Copy the file into the folder.")
     return str(found)
 
@@ -132,4 +129,4 @@ def content_digest(place: StrPath) -> str:
         with store_errors(path), open_binary(path) as file:
             return stream_sha256(file)
     except OSError as error:
-        raise ReadError(f"{printable(place)}: cannot be read: {reason(error)}. Check the path.") from error
+        raise ReadError(f"{place}: cannot be read: {reason(error)}. Check the path.") from error

@@ -65,12 +65,13 @@ def summary_of(reports: Iterable[SourceReport]) -> Summary:
 def fact(report: SourceReport) -> str:
     """What is wrong, without the source's own name, so that equal ones come together."""
     message = (report.error or {}).get("message", "")
-    return message.removeprefix(f"{report.source}: ").replace(report.source, "SOURCE")
+    source = printable(report.source)
+    return message.removeprefix(f"{source}: ").replace(source, "SOURCE")
 
 
 def line(report: SourceReport) -> str:
     """One source in one line."""
-    source = printable(report.source)
+    source = report.source
     if report.outcome == CONVERTED:
         count = f"{len(report.layers)} layer{'s' * (len(report.layers) != 1)}"
         return f"converted {source} ({count}, {verdict(report)}, {report.seconds:.1f} s)"
@@ -88,9 +89,8 @@ def verdict(report: SourceReport) -> str:
 
 def failure(report: SourceReport) -> str:
     """The error of a source, which begins with its name."""
-    message = printable((report.error or {}).get("message", ""), 2000)
-    source = printable(report.source)
-    return message if message.startswith(source) else f"{source}: {message}"
+    message = (report.error or {}).get("message", "")
+    return message if message.startswith(printable(report.source)) else f"{report.source}: {message}"
 
 
 def summary_as_text(summary: Summary, *, earlier: int = 0, left: int = 0, every: bool = False) -> Document:
@@ -113,9 +113,9 @@ def summary_as_text(summary: Summary, *, earlier: int = 0, left: int = 0, every:
             "proven; compare with your own code's outputs."
         )
     for (outcome, kind, what), sources in sorted(summary.failures.items(), key=by_number):
-        parts += ["", f"{outcome}, {kind}, {len(sources):,} ×: {printable(what, 2000)}"]
+        parts += ["", f"{outcome}, {kind}, {len(sources):,} ×: {what}"]
         shown = sources if every else sources[:NAMED]
-        parts += [f"  {printable(source)}" for source in shown]
+        parts += [f"  {source}" for source in shown]
         if len(sources) > len(shown):
             parts.append(f"  and {len(sources) - len(shown):,} more")
     return parts

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
+from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, bounded, reason
 from ..files.hdf5.process import start
 from ..files.locations import is_remote, is_url, locate, open_binary
 from .files import forget_listings, sha256_of, state_of, stream_sha256
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 IDLE = 60  # seconds; then the process ends, and a new one is started for the next task
 RESET_PEAK = "5"
-LONGEST = 10_000  # characters of a message
 LAYER_FACTS = ("name", "prefix", "layout", "module", "ledger")
 BIG = "Give fewer --jobs, or --layout linear"
 
@@ -101,7 +100,7 @@ def enter(task: dict[str, Any]) -> None:
             os.chdir(task["folder"])
     except OSError as error:
         raise ReadError(
-            f"{task['source']}: lies below {printable(task['folder'])}, which the machine that converts does not have: "
+            f"{task['source']}: lies below {task['folder']}, which the machine that converts does not have: "
             f"{reason(error)}. Name a folder that all machines share."
         ) from error
 
@@ -136,7 +135,7 @@ def make_folder(target: str) -> None:
 
 def failed(outcome: Outcome, kind: str, message: str) -> dict[str, Any]:
     """The record's fields of a source that was not converted."""
-    return {"outcome": outcome, "error": {"kind": kind, "message": printable(message, LONGEST)}}
+    return {"outcome": outcome, "error": {"kind": kind, "message": bounded(message)}}
 
 
 def converted(report: "Conversion") -> dict[str, Any]:

@@ -11,7 +11,7 @@ import typer
 
 from ..options import BatchOptions
 from .options import Json, taking
-from .screen import bar_of_files, print_json, show
+from .screen import bar_of_files, complain, print_json, show
 from .verbs import app, example
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ def batch_progress(total: int, quiet: bool, as_json: bool) -> "Iterator[Callable
     if as_json:
         yield lambda report: typer.echo(json.dumps(report.as_json()))
     elif quiet:
-        yield lambda report: None if report.outcome in FINISHED else typer.echo(failure(report), err=True)
+        yield lambda report: None if report.outcome in FINISHED else complain(failure(report))
     elif sys.stderr.isatty():
         with bar_of_files(total) as shown:
             yield shown
     else:
         count = itertools.count(1)
-        yield lambda report: typer.echo(f"{next(count)}/{total} {line(report)}", err=True)
+        yield lambda report: complain(f"{next(count)}/{total} {line(report)}")

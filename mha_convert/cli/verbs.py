@@ -159,7 +159,9 @@ def match(
     if as_json:
         print_json(alignment_as_json(found))
     else:
-        steps = [f"Rules: {rules}. Edit them, then: {written}"] if written else []
+        from ..words.table import CommandLine
+
+        steps = [CommandLine(f"Rules: {rules}. Edit them, then: {written}")] if written else []
         show([*alignment_as_text(found), *steps])
     if not found.pairs:
         all_matched(found, like)  # is the error

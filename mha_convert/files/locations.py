@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from ..errors import ReadError, WriteError, printable, reason
+from ..errors import ReadError, WriteError, reason
 from ..records.source import KERAS_MODULES, Array, FileState
 
 StrPath = str | os.PathLike[str]
@@ -84,7 +84,7 @@ def refuse_object(place: object, wanted: Wanted = FILE) -> None:
     """
     if isinstance(place, str | os.PathLike) or hasattr(place, "fs"):  # a URL of fsspec is no PathLike
         return
-    title = "None" if place is None else f"an object of class {printable(type(place).__name__)}"
+    title = "None" if place is None else f"an object of class {type(place).__name__}"
     raise ReadError(f"{title[0].upper()}{title[1:]}: expected {wanted.what}. {wanted.next_step(place)}.")
 
 
@@ -128,13 +128,13 @@ def locate(place: StrPath) -> Path:
     except ImportError as error:
         extra = EXTRAS.get(scheme, "remote")
         raise ReadError(
-            f"{printable(text)}: reading {scheme}:// needs a package that is not installed: {printable(error)}. "
+            f"{text}: reading {scheme}:// needs a package that is not installed: {error}. "
             f'Run `pip install "mha-convert[{extra}]"`.'
         ) from error
     except Exception as error:  # every store has errors of its own
-        raise ReadError(f"{printable(text)}: is no address that can be read: {cause(error)}. Check it.") from error
+        raise ReadError(f"{text}: is no address that can be read: {cause(error)}. Check it.") from error
     if not path.path.strip("/"):
-        raise ReadError(f"{printable(text)}: names no file. Give it with its path: {scheme}://…/model.keras.")
+        raise ReadError(f"{text}: names no file. Give it with its path: {scheme}://…/model.keras.")
     return cast(Path, path)
 
 
@@ -144,7 +144,7 @@ def local_path(url: str) -> Path:
 
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
-        raise ReadError(f"{printable(url)}: names the machine '{printable(parts.netloc)}'. Write file:///path.")
+        raise ReadError(f"{url}: names the machine '{parts.netloc}'. Write file:///path.")
     return Path(url2pathname(parts.path))
 
 
@@ -152,8 +152,8 @@ def cause(error: BaseException) -> str:
     """What a store's error says, in one line."""
     if isinstance(error, FileNotFoundError):  # web servers: whatever they answered, fsspec says that there is none
         answered = error.__cause__ if getattr(error.__cause__, "status", 404) != 404 else None
-        return printable(str(answered)) if answered else "there is no such file"
-    return reason(error) if isinstance(error, OSError) else printable(str(error) or type(error).__name__)
+        return str(answered) if answered else "there is no such file"
+    return reason(error) if isinstance(error, OSError) else str(error) or type(error).__name__
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import ReadError, printable, reason
+from ..errors import ReadError, reason
 from .limits import RULES, RULES_DEPTH
 from .locations import StrPath, locate
 from .small_files import read_small
@@ -41,7 +41,7 @@ def read_toml(path: StrPath, example: str) -> dict[str, Any]:
     except OSError as error:
         raise ReadError(f"{path}: cannot be opened: {reason(error)}. Check the path.") from error
     except ValueError as error:  # also of the encoding
-        raise ReadError(f"{path}: is no TOML: {printable(error)}. Look at {example} for an example.") from error
+        raise ReadError(f"{path}: is no TOML: {error}. Look at {example} for an example.") from error
     except RecursionError as error:
         raise too_deep(path, example) from error
 

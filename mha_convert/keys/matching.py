@@ -186,7 +186,7 @@ def no_place(layer: AttentionLayer, found: Sequence[ModelAttention], shapes: Sha
     others = [key for place in found if fits(layer, place, shapes) and (key := altering(place))]
     if not others:
         return "no attention in the model has its shapes"
-    return f"the model's attention of its shapes also has {printable(others[0])}, which changes what it computes"
+    return f"the model's attention of its shapes also has {others[0]}, which changes what it computes"
 
 
 def prefixes(shapes: Shapes, name: str) -> list[str]:
@@ -237,7 +237,7 @@ def renames_of(alignment: Alignment) -> dict[str, str]:
     odd = next((text for text in texts if set("*{}") & set(text) or not text.isprintable()), None)
     if odd is not None:
         raise LayoutError(
-            f"Key '{printable(odd)}': has a star, a brace or a control character, which rules cannot hold. "
+            f"Key '{odd}': has a star, a brace or a control character, which rules cannot hold. "
             "Convert this layer with --prefix."
         )
     return names
@@ -245,7 +245,7 @@ def renames_of(alignment: Alignment) -> dict[str, str]:
 
 def as_toml(renames: Mapping[str, str], heading: Sequence[str]) -> str:
     """The table ``[rename]``, with lines of comment before it; a printable string of JSON is one of TOML."""
-    comments = [f"# {printable(line, limit=2000)}" for line in heading]
+    comments = [f"# {printable(line)}" for line in heading]
     return "\n".join(
         [
             *comments,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..errors import LayoutError, ReadError, printable
+from ..errors import LayoutError, ReadError
 from ..files.locations import StrPath
 from ..files.toml import read_toml
 from ..records.plan import LayerPlan, Plan
@@ -30,7 +30,7 @@ class Rename:
 
     def __str__(self) -> str:
         """The rule as messages name it."""
-        return f"Rename '{printable(self.pattern)}' to '{printable(self.new)}'"
+        return f"Rename '{self.pattern}' to '{self.new}'"
 
     @cached_property
     def compiled(self) -> Pattern:
@@ -74,8 +74,7 @@ def rename(plan: Plan, renames: Mapping[str, str]) -> Plan:
     for key, name in new.items():
         if name in owners:
             raise LayoutError(
-                f"Renames: '{printable(owners[name])}' and '{printable(key)}' would both be called "
-                f"'{printable(name)}'. Give each key a name of its own."
+                f"Renames: '{owners[name]}' and '{key}' would both be called '{name}'. Give each key a name of its own."
             )
         owners[name] = key
     return replace(plan, layers=tuple(with_keys(item, new) for item in plan.layers))
@@ -97,13 +96,13 @@ def new_names(keys: list[str], rules: list[Rename]) -> Iterator[tuple[str, str]]
     for rule in rules:
         if not matched[rule]:
             raise LayoutError(
-                f"{rule}: matches none of the target's {len(keys)} keys, the first of which is '{printable(keys[0])}'. "
+                f"{rule}: matches none of the target's {len(keys)} keys, the first of which is '{keys[0]}'. "
                 "`mha-convert keys` shows them."
             )
         if rule not in taken:
             raise LayoutError(
                 f"{rule}: all that it matches was renamed by rules before it, the first is "
-                f"'{printable(matched[rule][0])}'. Put it before them, or leave it out."
+                f"'{matched[rule][0]}'. Put it before them, or leave it out."
             )
 
 
@@ -111,7 +110,7 @@ def check_name(rule: Rename, key: str, name: str) -> None:
     """Refuse what no ``state_dict`` has as a key."""
     if not all(name.split(".")) or not name.isprintable() or name == RESERVED:
         raise LayoutError(
-            f"{rule}: '{printable(key)}' would be called '{printable(name)}', which no tensor of PyTorch can be. "
+            f"{rule}: '{key}' would be called '{name}', which no tensor of PyTorch can be. "
             "Give parts with dots between them."
         )
 
@@ -135,12 +134,12 @@ def read_renames(path: StrPath) -> dict[str, str]:
     document = read_toml(path, "docs/layouts.md")
     table = document.get(TABLE)
     if not isinstance(table, dict) or not table or len(document) > 1:
-        found = ", ".join(f"'{printable(name)}'" for name in document) or "nothing"
+        found = ", ".join(f"'{name}'" for name in document) or "nothing"
         raise ReadError(f"{path}: holds {found}, expected one table [{TABLE}] with patterns in it. Leave out the rest.")
     for pattern, new in table.items():
         if not isinstance(new, str):
             raise ReadError(
-                f"{path}: '{printable(pattern)}' is {type(new).__name__}, expected text. "
+                f"{path}: '{pattern}' is {type(new).__name__}, expected text. "
                 "Put patterns and names in quotes, as they have dots."
             )
     return table

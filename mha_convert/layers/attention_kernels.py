@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import LayerError, printable
+from ..errors import LayerError
 from ..records.layer import Projection
 from ..records.source import Array, Group, LayerConfig, Variable
 from .encodings import ENCODINGS, FLOATS, PEAKS, Axes, Encoding, Shape, Variables, in_sequence, merged
@@ -136,7 +136,7 @@ def are_adapters(adapters: Variables) -> bool:
 
 def named_arrays(variables: Variables) -> str:
     """Names, dtypes and shapes, for a message."""
-    return ", ".join(f"{printable(name)} {variable.dtype} {variable.shape}" for name, variable in variables.items())
+    return ", ".join(f"{name} {variable.dtype} {variable.shape}" for name, variable in variables.items())
 
 
 def unknown(role: str, part: Group) -> tuple[str, str]:
@@ -302,7 +302,7 @@ def read(stored: Stored, storage: Encoding, axes: Axes) -> Array:
     try:
         kernel = storage.restore(arrays, axes)
     except LayerError as error:
-        raise LayerError(f"{printable(stored.kernel.path)}: {error}") from error
+        raise LayerError(f"{stored.kernel.path}: {error}") from error
     if not stored.adapters:
         return kernel
     down, up = (stored.adapters[name].read() for name in ADAPTERS)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import printable
+from ..errors import shortened
 from ..records.layer import NotConverted, PlainLayer
 from ..records.source import Group, Variable
 from .settings import Setting, compute_dtype, faults, strangers, values
@@ -61,7 +61,7 @@ class Companion:
         roles = [role.name for role in self.roles if role.switch is None or settings[role.switch]]
         arrays = by_role(roles, group)
         if arrays is None:
-            held = ", ".join(f"{printable(name, 40)} {found.shape}" for name, found in group.variables.items())
+            held = ", ".join(f"{shortened(name, 40)} {found.shape}" for name, found in group.variables.items())
             return named(group, self.kind, [f"it holds {held or 'no variables'}, expected {' and '.join(roles)}"])
         layer = PlainLayer(
             name=group.name,

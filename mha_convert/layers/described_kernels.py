@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 
-from ..errors import LayerError, printable
+from ..errors import LayerError, shortened
 from ..keys.patterns import Star, compiled
 from ..records.layer import ROLES, AttentionLayer, AttentionRow, Projection
 from ..records.source import Array, Group, Variable
@@ -40,14 +40,14 @@ def find(root: Group, rows: Sequence[AttentionRow]) -> dict[int, list[AttentionL
     for row in rows:
         for group in chosen(root, row):
             layer = describe(group, row, around[id(group)])
-            subject = f"{subject_of(row)}: layer '{printable(layer.name)}'"
+            subject = f"{subject_of(row)}: layer '{layer.name}'"
             for what, path in fillings(layer):
                 if path in uses:
                     raise LayerError(
-                        f"{subject} takes {printable(path)} for its {what}, which is {uses[path]} already. "
+                        f"{subject} takes {path} for its {what}, which is {uses[path]} already. "
                         f"Name each {what.rpartition(' ')[2]} once."
                     )
-                uses[path] = f"the {what} of layer '{printable(layer.name)}'"
+                uses[path] = f"the {what} of layer '{layer.name}'"
             if (layer.name, layer.path) in names:
                 raise LayerError(f"{subject} is described twice. Give one of the two a name of its own: name=NAME.")
             names.add((layer.name, layer.path))
@@ -72,7 +72,7 @@ def fillings(layer: AttentionLayer) -> Iterator[tuple[str, str]]:
 
 def subject_of(row: AttentionRow) -> str:
     """The row as messages name it."""
-    return f"Attention row '{printable(row.path)}'"
+    return f"Attention row '{row.path}'"
 
 
 def chosen(root: Group, row: AttentionRow) -> list[Group]:
@@ -83,7 +83,7 @@ def chosen(root: Group, row: AttentionRow) -> list[Group]:
         groups = [root]
     if not groups:
         known = list(dict.fromkeys(group.name for group in root.walk() if group.name))
-        names = ", ".join(f"'{printable(name)}'" for name in known[:8])
+        names = ", ".join(f"'{name}'" for name in known[:8])
         more = f" and {len(known) - 8} more" if len(known) > 8 else ""
         raise LayerError(
             f"{subject_of(row)}: matches none of the {len(known)} groups of the file: {names}{more}. "
@@ -106,7 +106,7 @@ def parts(group: Group) -> dict[str, Group | Variable]:
 
 def describe(group: Group, row: AttentionRow, ancestors: Sequence[Group]) -> AttentionLayer:
     """The layer, with kernels of rank 3."""
-    subject = f"{subject_of(row)}: '{printable(group.name or MODEL)}'"
+    subject = f"{subject_of(row)}: '{group.name or MODEL}'"
     known = parts(group)
     stored = stored_arrays(known, row, subject)
     shared = row.num_key_value_heads or row.num_heads
@@ -288,13 +288,13 @@ def left_in(group: Group, name: str, taken: Container[str]) -> Iterator[tuple[st
     for own, variable in group.variables.items():
         if variable.path not in taken and not own.startswith(SEEDS):
             number = "variable " if own.isdecimal() else ""
-            yield f"{number}{printable(prefix + own, 80)} {variable.shape}", [variable]
+            yield f"{number}{shortened(prefix + own, 80)} {variable.shape}", [variable]
     for child in group.children.values():
         inner = child.name.removeprefix(f"{group.name}/" if group.name else "")
         held = [] if inner.rpartition("/")[2] in SEEDS else [*inside(child)]
         left = [variable for variable in held if variable.path not in taken]
         if left and len(left) == len(held) and len(left) > 1:
-            yield f"{printable(prefix + inner, 80)} ({len(left)} arrays)", left
+            yield f"{shortened(prefix + inner, 80)} ({len(left)} arrays)", left
         elif left:
             yield from left_in(child, prefix + inner, taken)
 
@@ -316,16 +316,15 @@ def stored_arrays(known: Mapping[str, Group | Variable], row: AttentionRow, subj
     for role, name in row.kernels.items():
         kernel, bias = dense(known.get(name))
         if kernel is None:
-            raise LayerError(f"{subject} has no {role} kernel '{printable(name)}': {what_is(name, known)}.")
+            raise LayerError(f"{subject} has no {role} kernel '{name}': {what_is(name, known)}.")
         if role in row.biases:
             other = row.biases[role]
             named = known.get(other)
             if not isinstance(named, Variable) or len(named.shape) != 1:
-                raise LayerError(f"{subject} has no {role} bias '{printable(other)}': {what_is(other, known)}.")
+                raise LayerError(f"{subject} has no {role} bias '{other}': {what_is(other, known)}.")
             if bias is not None and bias.path != named.path:
                 raise LayerError(
-                    f"{subject}: '{printable(name)}' has a bias of its own, and {role}_bias is '{printable(other)}'. "
-                    f"Leave {role}_bias out."
+                    f"{subject}: '{name}' has a bias of its own, and {role}_bias is '{other}'. Leave {role}_bias out."
                 )
             bias = named
         found[role] = kernel, bias
@@ -353,13 +352,13 @@ def what_is(name: str, known: Mapping[str, Group | Variable]) -> str:
     """What is there instead, and what could have been meant."""
     part = known.get(name)
     if isinstance(part, Group) and has_gap(part):
-        return f"its variables are numbered {', '.join(map(printable, part.variables))}, expected 0, 1, … Name another"
+        return f"its variables are numbered {', '.join(part.variables)}, expected 0, 1, … Name another"
     if part is not None:
         variables = [part] if isinstance(part, Variable) else [*part.variables.values()]
         holds = ", ".join(f"{variable.dtype} {variable.shape}" for variable in variables) or "no array of its own"
         return f"it holds {holds}, expected one float kernel of rank 2 and at most one bias. Name another"
     own = [
-        f"'{printable(other)}' {kernel.shape}"
+        f"'{other}' {kernel.shape}"
         for other, item in known.items()
         if (isinstance(item, Group) or "/" not in other) and (kernel := dense(item)[0]) is not None
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import printable
+from ..errors import shortened
 from ..records.layer import AttentionRow
 from ..records.source import Group
 from .settings import is_count, is_number
@@ -71,7 +71,7 @@ class Said:
 
     def __str__(self) -> str:
         """As messages quote it."""
-        return f"{self.whose} says {self.name}={printable(shown(self.value), 60)}"
+        return f"{self.whose} says {self.name}={shortened(shown(self.value), 60)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def places_of(group: Group, ancestors: Sequence[Group], inner: Mapping[str, Grou
         ancestors: what is around the group, outermost first.
         inner: layers between the group and the projections, by their names in it.
     """
-    found = [Place(f"the configuration of its '{printable(name)}'", settings_of(item)) for name, item in inner.items()]
+    found = [Place(f"the configuration of its '{name}'", settings_of(item)) for name, item in inner.items()]
     found.append(Place("its configuration", settings_of(group)))
     around = [Place("the configuration of what is around it", settings_of(item), False) for item in reversed(ancestors)]
     return [place for place in (*found, *around) if place.settings]
@@ -200,9 +200,9 @@ def projection_remarks(parts: Mapping[str, Group]) -> Iterator[str]:
             if activation not in LINEAR:
                 activations.setdefault(shown(activation), []).append(role)
     for title, roles in classes.items():
-        yield f"by the file's configuration the class of its {', '.join(roles)} is {printable(title, 60)}, not Dense"
+        yield f"by the file's configuration the class of its {', '.join(roles)} is {shortened(title, 60)}, not Dense"
     for activation, roles in activations.items():
-        have = f"{'has' if len(roles) == 1 else 'have'} activation {printable(activation, 60)}"
+        have = f"{'has' if len(roles) == 1 else 'have'} activation {shortened(activation, 60)}"
         yield f"its {', '.join(roles)} {have} by the file's configuration, {LEFT_OUT}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..errors import LayerError, printable
+from ..errors import LayerError, shortened
 from ..records.layer import AttentionLayer, NotConverted, Projection
 from ..records.source import Group, LayerConfig, Variable
 from .absent_bias import KEY_CAUTION, no_bias
@@ -121,7 +121,7 @@ def without_kernels(group: Group) -> NotConverted | None:
     if len(kernels) > 1 or (kernels and group.children):
         return None
     held = "one kernel" if kernels else "no kernel"
-    reason = f"it is {printable(config.title)} by its configuration, and the file holds {held} of it"
+    reason = f"it is {config.title} by its configuration, and the file holds {held} of it"
     next_step = "Save the model again; this file lost weights, or was put together from two models"
     return NotConverted(name=group.name, kind=MHA, reason=reason, next_step=next_step, blocking=True, variables=())
 
@@ -270,7 +270,7 @@ def subclass_caution(config: LayerConfig | None) -> Iterator[str]:
     """A user's subclass may override ``call``; its arrays are those of the base class."""
     if config and (config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES or config.is_own):
         yield (
-            f"its class is {printable(config.title)}, not keras.layers.MultiHeadAttention: the four projections are "
+            f"its class is {config.title}, not keras.layers.MultiHeadAttention: the four projections are "
             "converted and proven by MultiHeadAttention's formula; what the class adds in its own code is not"
         )
 
@@ -289,7 +289,7 @@ def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
         facts.append(f"its class is {config.class_name} in the configuration, but the arrays are those of {layer.kind}")
     if facts:
         raise LayerError(
-            f"Layer '{printable(layer.name)}': {'; '.join(facts)}. "
+            f"Layer '{layer.name}': {'; '.join(facts)}. "
             "The file was changed or put together from two models; save the model again."
         )
 
@@ -302,21 +302,21 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
             absent = stated is None and key not in REQUIRED
             if not absent and (stated, type(stated)) != (getattr(layer, name), type(getattr(layer, name))):
                 found = getattr(layer, name)
-                yield f"{name} is {printable(repr(settings[key]))} in the configuration, {found} in the arrays"
+                yield f"{name} is {settings[key]!r} in the configuration, {found} in the arrays"
     gate = settings.get("use_gate", layer.gate is not None)
     if bool(gate) != (layer.gate is not None):
         found = "no gate kernel" if gate else "a gate kernel"
-        yield f"use_gate is {printable(repr(gate), 40)} in the configuration, but the arrays have {found}"
+        yield f"use_gate is {shortened(repr(gate), 40)} in the configuration, but the arrays have {found}"
     shape = settings.get("output_shape")
     shape = [shape] if isinstance(shape, int) else shape.get("items") if isinstance(shape, dict) else shape
     if shape and (not isinstance(shape, (list, tuple)) or list(shape) != list(layer.output_shape)):
-        yield f"output_shape is {printable(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
+        yield f"output_shape is {shape} in the configuration, {list(layer.output_shape)} in the arrays"
 
 
 def wrong_axes(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     """Axes that inputs of this rank do not have, or that are listed twice."""
     listed = axes(settings.get("attention_axes")) or ()
-    subject = f"attention_axes {printable(settings.get('attention_axes'))}"
+    subject = f"attention_axes {settings.get('attention_axes')}"
     if len(set(listed)) < len(listed):
         yield f"{subject} names an axis twice"
     if rank and not all(-rank <= axis < rank for axis in listed):

@@ -7,7 +7,6 @@ KerasHub and Keras-CV families are a table.
 
 from collections.abc import Iterator
 
-from ..errors import printable
 from ..records.source import Group
 
 ROTARY, RELATIVE, ALIBI = "rotary position embeddings", "relative position scores", "ALiBi biases"
@@ -55,12 +54,12 @@ def computes_more(group: Group, ancestors: tuple[Group, ...], plain_children: se
         for own, variable in inner.variables.items()
     ]
     empty = [name for name, part in group.children.items() if name not in plain_children]
-    held = ", ".join(printable(part) for part in extra or empty)
+    held = ", ".join(extra or empty)
     family = next(families((*ancestors, group)), None)
     if family:
         name, adds = family
         variables = f"; beside its projections it holds {held}" if held else ""
-        return f"it belongs to {printable(name)}, whose attention adds {adds}{variables}: {PROJECTIONS_ONLY}"
+        return f"it belongs to {name}, whose attention adds {adds}{variables}: {PROJECTIONS_ONLY}"
     if held:
         return f"beside its projections it holds {held}, which MultiHeadAttention does not have: {PROJECTIONS_ONLY}"
     return None

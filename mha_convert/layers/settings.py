@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from ..errors import printable
+from ..errors import shortened
 
 # What every layer has, and what makes no difference to a trained layer's output.
 OF_EVERY_LAYER = ("name", "trainable", "dtype", "autocast", "batch_input_shape", "batch_shape")
@@ -45,7 +45,7 @@ class Fault:
     @property
     def shown(self) -> str:
         """The value as Python writes it, cut."""
-        return printable(repr(self.value), MOST_SHOWN)
+        return shortened(repr(self.value), MOST_SHOWN)
 
     def __str__(self) -> str:
         """``"epsilon is 'x', expected a positive number"``."""
@@ -117,7 +117,7 @@ def strangers(rows: Iterable[Setting], without_effect: Iterable[str], config: Ma
         config: Keras' ``get_config()``.
     """
     known = {row.name for row in rows} | set(without_effect) | set(OF_EVERY_LAYER)
-    found = [printable(name, MOST_SHOWN) for name in config if name not in known]
+    found = [shortened(name, MOST_SHOWN) for name in config if name not in known]
     if found:
         yield f"it has the setting {' and '.join(found[:3])}, which this class does not have"
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import LayoutError, printable
+from ..errors import LayoutError
 from ..files.shell import layer_options
 from ..options import OPTIONS, Dtype, check_word, dtype_name
 from ..options import Layout as LayoutName
@@ -115,7 +115,7 @@ def refusals(layer: Layer, layout: str) -> tuple[Refusal, ...]:
 
 def refuse(found: list[tuple[Layer, tuple[Refusal, ...]]], layout: str) -> None:
     """One error for all layers that do not fit, with all reasons, and the command that converts the rest."""
-    facts = [f"layer '{printable(layer.name)}' {reason.text(layer)}" for layer, reasons in found for reason in reasons]
+    facts = [f"layer '{layer.name}' {reason.text(layer)}" for layer, reasons in found for reason in reasons]
     if not facts:
         return
     steps = list(dict.fromkeys(reason.next_step for _, reasons in found for reason in reasons))
@@ -131,16 +131,14 @@ def key_prefix(name: str, prefix: str | None) -> str:
     """What stands before the keys of a layer: ``""`` or text that ends with a dot."""
     template = NAME_FIELD if prefix is None else prefix
     if set("{}") & set(template.replace(NAME_FIELD, "")):
-        raise LayoutError(
-            f"Prefix '{printable(template)}': has braces other than {NAME_FIELD}. Give {NAME_FIELD} for the name."
-        )
+        raise LayoutError(f"Prefix '{template}': has braces other than {NAME_FIELD}. Give {NAME_FIELD} for the name.")
     text = template.replace(NAME_FIELD, name.replace("/", "."))
     if not text:
         return text
     path = text.removesuffix(".")
     if not all(path.split(".")) or not path.isprintable() or path != path.encode("utf-8", "replace").decode():
         raise LayoutError(
-            f"Layer '{printable(name)}': its keys would begin with '{printable(text)}', which no module of PyTorch can "
+            f"Layer '{name}': its keys would begin with '{text}', which no module of PyTorch can "
             "be called. Convert it with --layer and another --prefix."
         )
     return f"{path}."
@@ -154,7 +152,7 @@ def check_unique(plans: Sequence[LayerPlan]) -> None:
             key, name = item.key(rule.target), item.layer.name
             if key in owners:
                 raise LayoutError(
-                    f"Layers '{printable(owners[key])}' and '{printable(name)}': both would write '{printable(key)}'. "
+                    f"Layers '{owners[key]}' and '{name}': both would write '{key}'. "
                     f"Convert one of them with --layer, or give a --prefix with {NAME_FIELD} in it."
                 )
             owners[key] = name
@@ -166,6 +164,6 @@ def check_cost(plans: Sequence[LayerPlan]) -> None:
         added = sum(math.prod(p.shape) for rule in item.rules for p in rule.pieces if p.made == "identity")
         if added > MOST_ADDED:
             raise LayoutError(
-                f"Layer '{printable(item.layer.name)}': nn.MultiheadAttention would need identities of {added:,} "
+                f"Layer '{item.layer.name}': nn.MultiheadAttention would need identities of {added:,} "
                 f"numbers for {item.layer.parameters:,} parameters. Give --layout linear, which adds none."
             )

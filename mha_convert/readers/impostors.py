@@ -16,7 +16,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from ..errors import printable
 from ..files.limits import ARCHIVE, MEMBERS
 from ..files.locations import is_file, open_binary
 from ..files.shell import command
@@ -192,7 +191,7 @@ def known_by_name(head: bytes, name: str) -> Impostor | None:
     for pattern, magic, impostor in BY_NAME:
         match = pattern.fullmatch(name)
         if match and head.startswith(magic):
-            stem = printable(match.groupdict().get("stem") or "")
+            stem = match.groupdict().get("stem") or ""
             return Impostor(impostor.what, impostor.next_step.format(stem=stem))
     return None
 
@@ -203,7 +202,7 @@ def a_folder(path: Path, suffixes: tuple[str, ...]) -> Impostor:
     if not inside:
         return Impostor("a folder without a saved model", "Give the file or folder that model.save wrote.")
     more = f" and {len(inside) - 4} more" if len(inside) > 4 else ""
-    return Impostor(f"a folder that holds {', '.join(map(printable, inside[:4]))}{more}", "Give one of them.")
+    return Impostor(f"a folder that holds {', '.join(inside[:4])}{more}", "Give one of them.")
 
 
 def known_by_head(head: bytes) -> Impostor | None:
@@ -263,7 +262,7 @@ def in_archive(kind: str, names: Iterable[str], unpack: str) -> Impostor | None:
     for ending, impostor in BY_MEMBER:
         member = next((name for name in listed if name.rstrip("/").endswith(ending)), None)
         if member is not None:
-            what = impostor.what.format(kind=kind, member=f"'{printable(member)}'")
+            what = impostor.what.format(kind=kind, member=f"'{member}'")
             return Impostor(what, impostor.next_step.format(command=unpack))
     return None
 

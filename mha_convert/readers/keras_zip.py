@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from ..errors import ReadError, printable, reason
+from ..errors import ReadError, reason
 from ..files.limits import limits, way_on
 from ..files.locations import SMALL, is_remote, open_binary
 from ..records.source import Checkpoint
@@ -113,7 +113,7 @@ def check_member(archive: zipfile.ZipFile, name: str, path: Path) -> None:
         if stat.S_ISLNK(member.external_attr >> 16):
             raise ReadError(f"{path}: {name} is a link to another file, which is not followed. Save the model again.")
         if member.orig_filename != name:
-            raise ReadError(f"{path}: {name} is called '{printable(member.orig_filename)}'. Keras did not write this.")
+            raise ReadError(f"{path}: {name} is called '{member.orig_filename}'. Keras did not write this.")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             method = zipfile.compressor_names.get(member.compress_type, "unknown")  # type: ignore[attr-defined]
             raise ReadError(

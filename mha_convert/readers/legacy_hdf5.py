@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..errors import ReadError, printable
+from ..errors import ReadError, shortened
 from ..records.source import Checkpoint, Group, LayerConfig, Variable
 from .hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
 from .keras3.consistency import check_fits, check_holds_attention, check_names_all, check_units, refuse_architecture
@@ -143,7 +143,7 @@ def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
             array = group.follow(weight)
             if not isinstance(array, Hdf5Array):
                 raise ReadError(
-                    f"{group.place}: '{printable(weight)}' is a group, expected an array. "
+                    f"{group.place}: '{weight}' is a group, expected an array. "
                     "The file is damaged; save the model again."
                 )
             yield Listed(layer, weight, array.variable(), array.node.get("offset"))
@@ -161,7 +161,7 @@ def unlisted(root: Hdf5Group, found: Sequence[Listed]) -> Iterator[Hdf5Array]:
 def left_unlisted(strays: Sequence[Variable]) -> Iterator[str]:
     """A note on arrays that are in the file, and in no layer."""
     if strays:
-        names = ", ".join(f"'{printable(variable.path, 60)}'" for variable in strays[:4])
+        names = ", ".join(f"'{shortened(variable.path, 60)}'" for variable in strays[:4])
         more = f" and {len(strays) - 4} more" if len(strays) > 4 else ""
         are = "arrays are" if len(strays) > 1 else "array is"
         yield (
@@ -183,8 +183,7 @@ def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
     found = group.follow(path)
     if not isinstance(found, Hdf5Group):
         raise ReadError(
-            f"{group.place}: '{printable(path)}' is an array, expected a group. "
-            "The file is damaged; save the model again."
+            f"{group.place}: '{path}' is an array, expected a group. The file is damaged; save the model again."
         )
     return found
 
@@ -196,7 +195,7 @@ def refuse_aborted_save(top: Hdf5Group, layers: list[str]) -> None:
         name, times = Counter(weights).most_common(1)[0] if weights else ("", 0)
         if times > 1:
             raise ReadError(
-                f"{top.image.path}: layer '{printable(layer)}' lists the weight '{printable(name)}' {times} times, "
+                f"{top.image.path}: layer '{layer}' lists the weight '{name}' {times} times, "
                 "expected once: an aborted save (Keras 3.0 to 3.2 cannot write attention as .h5), most weights are not "
                 "in the file. Save the model again as .keras or .weights.h5."
             )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..files.limits import TRUSTED, limits
 from ..files.locations import is_link_out, is_remote
 
@@ -18,6 +18,6 @@ def refuse_links_out(folder: Path, *files: Path) -> None:
     for file in files:
         if is_link_out(folder, file):
             raise ReadError(
-                f"{folder}: its '{printable(file.name)}' is a link to a file elsewhere, which is not followed. "
+                f"{folder}: its '{file.name}' is a link to a file elsewhere, which is not followed. "
                 "Copy the file into the folder, or give --trust (trust=True)."
             )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import LayerError, printable
+from ..errors import LayerError
 from ..records.source import KERAS_MODULES, Array, Checkpoint, Group, LayerConfig, Variable
 from .keras3.model_config import layer_config
 
@@ -18,7 +18,7 @@ def read_layer(layer: Any) -> Checkpoint:
     Raises:
         LayerError: not one layer of Keras, or one without weights.
     """
-    title = printable(type(layer).__name__)
+    title = type(layer).__name__
     refuse_others(layer, title)
     weights = {weight_path(weight): weight for weight in layer.weights}
     if not weights:
@@ -33,7 +33,7 @@ def read_layer(layer: Any) -> Checkpoint:
         elif path[:-1] == owner:
             own[path[-1]] = as_variable(path, weight)
         else:
-            places = f"'{printable('/'.join(owner))}' and '{printable('/'.join(path[:-2]))}'"
+            places = f"'{'/'.join(owner)}' and '{'/'.join(path[:-2])}'"
             raise LayerError(f"{title}: holds several layers, {places}, expected one. Give one of them.")
     if len(weights) != len(layer.weights):
         raise LayerError(f"{title}: two of its weights have one path, expected one layer. Give one of its layers.")
@@ -42,23 +42,23 @@ def read_layer(layer: Any) -> Checkpoint:
         for role, variables in children.items()
     }
     root = Group(path=layer.name, name=layer.name, config=live_config(layer), variables=own, children=groups)
-    return Checkpoint(path=f"layer '{printable(layer.name)}'", format="live layer", has_config=True, root=root)
+    return Checkpoint(path=f"layer '{layer.name}'", format="live layer", has_config=True, root=root)
 
 
 def refuse_others(layer: Any, title: str) -> None:
     """Whatever is no single layer of Keras is named, with the way on."""
     if isinstance(layer, str | os.PathLike):
         raise LayerError(
-            f"'{printable(layer)}': is a path, expected a layer in memory. Give it to convert_file, or a layer of "
+            f"'{layer}': is a path, expected a layer in memory. Give it to convert_file, or a layer of "
             "the loaded model here."
         )
     if not is_of_keras(layer):
         raise LayerError(
-            f"{title}: is not a layer of Keras ({printable(type(layer).__module__)}.{title}). "
+            f"{title}: is not a layer of Keras ({type(layer).__module__}.{title}). "
             "Give a built keras.layers.MultiHeadAttention."
         )
     if isinstance(layer, type):
-        raise LayerError(f"{printable(layer.__name__)}: is the class, expected a built layer. Give the layer itself.")
+        raise LayerError(f"{layer.__name__}: is the class, expected a built layer. Give the layer itself.")
     if hasattr(layer, "layers"):
         raise LayerError(f"{title}: is a model, expected one layer. Give one of its layers, model.get_layer(name).")
     if not hasattr(layer, "weights"):

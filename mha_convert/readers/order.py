@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 
-from ..errors import ReadError, printable
+from ..errors import ReadError, shortened
 from ..records.source import Variable
 from .keras3.json_text import Json, mapping
 from .keras3.layer_names import assign, by_counting, container_entries
@@ -61,15 +61,15 @@ def refuse_or_tell(conflicts: Sequence[Conflict], path: Path, *, is_separate: bo
     if not conflicts:
         return []
     first, more = conflicts[0], len(conflicts) - 1
-    order, name = printable(first.order, 60), printable(first.name, 60)
+    order, name = shortened(first.order, 60), shortened(first.name, 60)
     also = f", and so in {more} more places" if more > 1 else ", and so in 1 more place" if more else ""
     if not is_separate:
         raise ReadError(
-            f"{path}: its configuration's order says that {printable(first.where)} is '{order}', the name in the file "
+            f"{path}: its configuration's order says that {first.where} is '{order}', the name in the file "
             f"says '{name}'{also}. Keras goes by the order and would take '{name}' for '{order}'. {CHANGED}"
         )
     return [
-        f"The configuration lists its layers in another order than the file: {printable(first.where)} is '{name}' in "
+        f"The configuration lists its layers in another order than the file: {first.where} is '{name}' in "
         f"the file, '{order}' by the order{also}. They are converted by their names; Keras' own load_weights goes by "
         "the order and would exchange them."
     ]
@@ -196,7 +196,7 @@ def exchanged_weights(
         created = CREATED.get(class_of(entries.get(layer, {})), PROJECTIONS)
         by_order, by_name = (created[number] for number in exchanged)
         fact = (
-            f"ayer '{printable('/'.join(layer), 60)}' lists the weights of '{by_name}' where Keras makes those of "
+            f"ayer '{shortened('/'.join(layer), 60)}' lists the weights of '{by_name}' where Keras makes those of "
             f"'{by_order}'"
         )
         is_explained = all(map(may_be_frozen, kinds.values())) and not all(map(lie_in_order, kinds.values()))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..files.locations import is_file
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
@@ -55,9 +55,7 @@ def shards_of(index: Path) -> dict[Path, list[str]]:
         raise ReadError(f"{index}: its weight_map names no shard. Save the weights again.")
     for path in found:
         if not is_file(path):
-            raise ReadError(
-                f"{index}: its shard '{printable(path.name)}' is not beside it. Copy all shards into one folder."
-            )
+            raise ReadError(f"{index}: its shard '{path.name}' is not beside it. Copy all shards into one folder.")
     refuse_links_out(index.parent, *found)
     return dict(sorted(found.items()))
 
@@ -68,7 +66,7 @@ def check_shards(checkpoint: Checkpoint, shards: Mapping[Path, list[str]], index
     missing = sorted(group for groups in shards.values() for group in groups if group.strip("/") not in held)
     if missing:
         raise ReadError(
-            f"{index}: lists '{printable(missing[0])}', which none of its {len(shards)} shards holds. "
+            f"{index}: lists '{missing[0]}', which none of its {len(shards)} shards holds. "
             "The shards are not of one save; copy them again."
         )
 
@@ -78,5 +76,5 @@ def shard_names(names: Any, index: Path) -> list[str]:
     listed = names if isinstance(names, list) else [names]
     for name in listed:
         if not isinstance(name, str) or not name or name in (".", "..") or set(name) & set("/\\\0"):
-            raise ReadError(f"{index}: names the shard '{printable(name)}', expected a file beside it. Save it again.")
+            raise ReadError(f"{index}: names the shard '{name}', expected a file beside it. Save it again.")
     return listed

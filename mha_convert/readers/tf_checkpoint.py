@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..files.limits import STATE
 from ..files.locations import is_file, store_errors
 from ..records.source import Checkpoint
@@ -110,7 +110,7 @@ def find_prefix(path: Path) -> tuple[Path, tuple[str, ...]]:
 def latest(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """The newest checkpoint of a folder by its file ``checkpoint``, or its only one."""
     present = sorted(item.name.removesuffix(INDEX_END) for item in folder.glob(f"*{INDEX_END}"))
-    listed = ", ".join(map(printable, present[:4])) + (", …" if len(present) > 4 else "")
+    listed = ", ".join(present[:4]) + (", …" if len(present) > 4 else "")
     if not is_file(folder / STATE_FILE):
         if len(present) == 1:
             return folder / present[0], ()
@@ -124,12 +124,12 @@ def latest(folder: Path) -> tuple[Path, tuple[str, ...]]:
         raise ReadError(f"{folder / STATE_FILE}: names no checkpoint. Give the checkpoint itself, as {folder}/NAME.")
     if name not in present:
         raise ReadError(
-            f"{folder / STATE_FILE}: names '{printable(named)}', expected a checkpoint beside it; the folder holds "
+            f"{folder / STATE_FILE}: names '{named}', expected a checkpoint beside it; the folder holds "
             f"{listed or 'none'}. Give the checkpoint itself, as {folder}/NAME."
         )
     notes = [f"The folder holds {len(present)} checkpoints ({listed}); '{name}' is the latest."] if present[1:] else []
     if name != named:
-        notes.append(f"The file '{STATE_FILE}' names '{printable(named)}'; '{name}' beside it was taken.")
+        notes.append(f"The file '{STATE_FILE}' names '{named}'; '{name}' beside it was taken.")
     return folder / name, tuple(notes)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..files.locations import is_file
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
@@ -43,7 +43,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     """Describe the weights; raises ``ReadError`` for a damaged file, and for one shard of several."""
     if index := index_of_shard(path):
         raise ReadError(
-            f"{path}: is one shard of '{printable(index.name)}' beside it, and holds a part of the weights. "
+            f"{path}: is one shard of '{index.name}' beside it, and holds a part of the weights. "
             "Give that file, or the folder."
         )
     return read_weights([Hdf5Image(path)], path=path, format=FORMAT, keras_version=None, architecture=architecture)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
 
-from ..errors import printable
 from ..records.plan import LayerPlan, Plan
 
 IMPORTS = {
@@ -67,7 +66,7 @@ def heading(source: str, target: str, is_renamed: bool) -> str:
     state = f"{load}({text_literal(target)}{safe})"
     state = f"own_keys({state})" if is_renamed else state
     return docstring(
-        f"Layers of {printable(source)}, written by mha-convert.\n\n"
+        f"Layers of {text_literal(source)}, written by mha-convert.\n\n"
         "Load the weights that were converted with it:\n\n"
         f"    model = build()\n    model.load_state_dict({state})\n    model.eval()\n"
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Protocol
 
-from ..errors import ReadError, WriteError, printable, reason
+from ..errors import ReadError, WriteError, reason
 from ..files.locations import MODEL, is_folder, local_copy, locate, name_of, open_binary, refuse_object
 from ..records.plan import TargetTensor
 from . import safetensors_file, torch_file
@@ -58,8 +58,7 @@ def writer_for(target: str | os.PathLike[str]) -> Writer:
     found = next((writer for writer in WRITERS if suffix == writer.SUFFIX), None)
     if found is None:
         raise WriteError(
-            f"{target}: suffix '{printable(suffix)}' is unknown. "
-            f"Name the target {' or '.join(f'*{known}' for known in SUFFIXES)}."
+            f"{target}: suffix '{suffix}' is unknown. Name the target {' or '.join(f'*{known}' for known in SUFFIXES)}."
         )
     return found
 
@@ -125,4 +124,4 @@ def opened(path: str | os.PathLike[str]) -> tuple[Path, bytes]:
     except OSError as error:
         raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
     except ValueError as error:  # a NUL in the path
-        raise ReadError(f"{printable(source)}: is not a path ({error}). Check the path.") from error
+        raise ReadError(f"{source}: is not a path ({error}). Check the path.") from error

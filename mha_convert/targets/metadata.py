@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReadError, listed, printable
+from ..errors import ReadError, listed, shortened
 from ..files.locations import name_of
 from ..records.plan import LayerPlan, ModuleSpec, Plan
 from ..records.source import Checkpoint
@@ -109,7 +109,7 @@ def parse_description(text: str | None, path: Path) -> TargetDescription:
         refuse_twice("layer", [layer.name for layer in described.layers])
         return described
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        fact = f"it has no {printable(error)}" if isinstance(error, KeyError) else printable(error)
+        fact = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise ReadError(f"{path}: its description is damaged: {fact}. Convert again.") from error
 
 
@@ -164,7 +164,7 @@ def refuse_twice(what: str, words: Sequence[str]) -> None:
     seen: set[str] = set()
     for item in words:
         if item in seen:
-            raise ValueError(f"it has the {what} '{printable(item)}' twice")
+            raise ValueError(f"it has the {what} '{item}' twice")
         seen.add(item)
 
 
@@ -192,18 +192,18 @@ def differences(text: str, plan: Plan, source: Checkpoint) -> Iterator[str]:
         sizes = entry.get("keras")
         if not item.layer.has_config and isinstance(sizes, dict) and isinstance(sizes.get("class"), str):
             wanted["keras"]["class"] = sizes["class"]
-        yield from unlike(f"layer '{printable(name)}': ", entry, wanted)
+        yield from unlike(f"layer '{name}': ", entry, wanted)
         targets = [rule.target for rule in item.rules]
         if item.renamed and item.renamed.keys() != set(targets):
             held, wanted_keys = listed(sorted(item.renamed), 4), listed(sorted(targets), 4)
-            yield f"layer '{printable(name)}': keys are of {held}, expected of {wanted_keys}"
+            yield f"layer '{name}': keys are of {held}, expected of {wanted_keys}"
 
 
 def unlike(place: str, actual: Any, expected: Any) -> Iterator[str]:
     """Where two values of JSON differ, at the innermost place; True is not 1, and 1 is not 1.0."""
     if isinstance(actual, dict) and isinstance(expected, dict):
         for name in {**expected, **actual}:
-            inner = f"{place}{printable(name, 60)} "
+            inner = f"{place}{shortened(name, 60)} "
             if name not in actual:
                 yield f"{inner}is not there, expected {shown(expected[name])}"
             elif name not in expected:
@@ -221,4 +221,4 @@ def shown(value: Any) -> str:
         return f"[{inner}{', …' if len(value) > 4 else ''}]"
     if isinstance(value, dict):
         return "an object"
-    return printable(json.dumps(value, ensure_ascii=False), 60)
+    return shortened(json.dumps(value, ensure_ascii=False), 60)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import printable
 from .metadata import shown
 
 MOST_AXES = 64
@@ -147,7 +146,7 @@ def faults_of(class_name: str, arguments: Mapping[str, Any], shapes: Sequence[tu
     """
     rows = ARGUMENTS.get(class_name)
     if rows is None:
-        yield f"there is no class '{printable(class_name)}'"
+        yield f"there is no class '{class_name}'"
         return
     known = {**rows.required, **rows.optional}
     longest = max((length for shape in shapes if all(shape) for length in shape), default=1)
@@ -156,6 +155,6 @@ def faults_of(class_name: str, arguments: Mapping[str, Any], shapes: Sequence[tu
         yield f"{class_name} has no {', no '.join(missing)}"
     for name, value in arguments.items():
         if name not in known:
-            yield f"{class_name} has no argument '{printable(name)}'"
+            yield f"{class_name} has no argument '{name}'"
         elif not known[name].test(value, longest):
             yield f"its {name} is {shown(value)}, expected {known[name].words}"

@@ -16,8 +16,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import printable
-
 MOST_STEPS = 1_000_000  # some 40 make a tensor; each makes 100 bytes at most beside the text in the file
 MOST_BYTES = 32 << 20  # of the pickle
 MOST_AXES = 64
@@ -252,7 +250,7 @@ class Machine:
         kind, name, key, _, count = identifier[:5]
         dtype = STORAGES.get(name.name.rpartition(".")[2])
         if kind != "storage" or dtype is None or not is_size(count) or not isinstance(key, str):
-            raise DamageError(f"it has numbers of an unknown kind, {printable(name.name)}")
+            raise DamageError(f"it has numbers of an unknown kind, {name.name}")
         known = self.storages.setdefault(key, Storage(key, dtype, count))
         if (known.dtype, known.count) != (dtype, count):
             raise DamageError(f"the numbers '{key}' are described in two ways")
@@ -409,7 +407,7 @@ def with_dtype(
     """A view of a storage without a type of its own."""
     word = dtype.name.rpartition(".")[2]
     if word not in ITEM_SIZES:
-        return SavedTensor(shape=lengths_of(shape), dtype=printable(word), odd=f"of dtype {printable(word)}")
+        return SavedTensor(shape=lengths_of(shape), dtype=word, odd=f"of dtype {word}")
     return plain(storage, offset, shape, stride, *more, dtype=word)
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..records.plan import TargetTensor
 from ..records.source import Array
 from .pickled import FAULTS, DamageError, Named, SavedTensor, Table, Unknown, read_saved
@@ -110,16 +110,16 @@ def open_target(path: Path) -> Target:
 def fault_of(state: Any) -> str | None:
     """What keeps something saved from being a plain ``state_dict``, as a fact; None for one."""
     if isinstance(state, Unknown | Named):
-        return f"holds a whole pickled object, {printable(state.name)}"
+        return f"holds a whole pickled object, {state.name}"
     if not isinstance(state, Table):
         return f"holds {kind_of(state)}"
     for key, value in state.items():
         if not isinstance(key, str):
-            return f"holds the key {printable(key)}, which is {kind_of(key)}"
+            return f"holds the key {key}, which is {kind_of(key)}"
         if not isinstance(value, SavedTensor):
-            return f"holds '{printable(key)}', which is {kind_of(value)}"
+            return f"holds '{key}', which is {kind_of(value)}"
         if value.odd:
-            return f"holds '{printable(key)}', which is {value.odd}"
+            return f"holds '{key}', which is {value.odd}"
     if not isinstance(state.metadata, dict | None):
         return f"holds a _metadata that is {kind_of(state.metadata)}"
     return None
@@ -128,7 +128,7 @@ def fault_of(state: Any) -> str | None:
 def kind_of(value: Any) -> str:
     """What people call something in a pickle."""
     if isinstance(value, Unknown | Named):
-        return f"an object of {printable(value.name)}"
+        return f"an object of {value.name}"
     if isinstance(value, SavedTensor):
         return "one tensor"
     return KINDS.get(type(value), f"of type {type(value).__name__}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReadError, printable
+from ..errors import ReadError, shortened
 from . import safetensors_file, torch_file
 from .pickled import DamageError, Named, SavedTensor, Table, Unknown, read_saved
 
@@ -116,12 +116,12 @@ def is_state(saved: Any) -> bool:
 def what_saved(saved: Any) -> str:
     """What a file of ``torch.save`` holds instead of a ``state_dict``."""
     if isinstance(saved, Unknown | Named):
-        return f"holds a whole pickled model, {printable(saved.name)}, which could run code and is not loaded"
+        return f"holds a whole pickled model, {saved.name}, which could run code and is not loaded"
     if not isinstance(saved, Table):
         return f"holds {torch_file.kind_of(saved)}, expected a state_dict"
     whole = [name for name in WRAPPERS if isinstance(saved.get(name), Unknown)]
     if whole:
-        return f"holds a whole pickled model as '{whole[0]}', {printable(saved[whole[0]].name)}, which is not loaded"
+        return f"holds a whole pickled model as '{whole[0]}', {saved[whole[0]].name}, which is not loaded"
     states = states_in(saved)
     if states:
         return f"holds {len(states)} state_dict{'s' * (len(states) > 1)}, {shown(states)}, and not one that is sure"
@@ -134,7 +134,7 @@ def next_step(saved: Any) -> str:
     if not states:
         return SAVE
     entry = f"torch.load(path, weights_only=True)[{states[0]!r}]"
-    return f"Save the one that you mean, torch.save({printable(entry)}, 'model.pt'), and give that"
+    return f"Save the one that you mean, torch.save({entry}, 'model.pt'), and give that"
 
 
 def states_in(saved: Mapping[Any, Any]) -> list[str]:
@@ -145,7 +145,7 @@ def states_in(saved: Mapping[Any, Any]) -> list[str]:
 def shown(keys: list[Any]) -> str:
     """The first few keys."""
     more = f" and {len(keys) - MOST_SHOWN} more" if len(keys) > MOST_SHOWN else ""
-    return ", ".join(f"'{printable(key, 60)}'" for key in keys[:MOST_SHOWN]) + more
+    return ", ".join(f"'{shortened(key, 60)}'" for key in keys[:MOST_SHOWN]) + more
 
 
 def own_keys(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str], notes: tuple[str, ...]) -> UserModel:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import VerificationError, printable
+from ..errors import VerificationError, shortened
 from ..files.child import python
 from ..records.layer import Layer
 from ..records.source import Array
@@ -96,8 +96,7 @@ class GenuineKeras:
             self.messages.seek(0)
             said = [text.strip() for text in self.messages if re.match(r"\w*(\.\w+)*(Error|Exception)\b", text)]
             raise VerificationError(
-                f"Reference keras: the Keras process ended: {printable(said[-1] if said else process.wait())}. "
-                f"{INSTALL}."
+                f"Reference keras: the Keras process ended: {said[-1] if said else process.wait()}. {INSTALL}."
             )
         heard: dict[str, Any] = json.loads(line)
         return heard
@@ -113,7 +112,7 @@ class GenuineKeras:
         heard = self.hear(process)
         if "error" in heard:
             raise VerificationError(
-                f"Layer '{printable(layer.name)}': {self.name} cannot run it: {printable(heard['error'], 400)}. "
+                f"Layer '{layer.name}': {self.name} cannot run it: {shortened(heard['error'], 400)}. "
                 "Take --reference numpy, or another Keras version."
             )
         with np.load(heard["answer"]) as found:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import layouts
-from ..errors import printable
 from ..layers import told_once
 from ..records.layer import Findings, Layer, NotConverted
 from ..records.said import Inspection
@@ -22,7 +21,7 @@ def inspection_as_text(inspection: Inspection) -> Document:
         parts += OF_KIND[layers[0].kind].table(layers)
     parts += [f"Not converted: {lookalike_line(item)}" for item in (*findings.not_converted, *findings.unfit)]
     parts += [
-        f"Not converted: layer '{printable(layer.name)}' {refusal.text(layer)}. {refusal.next_step}."
+        f"Not converted: layer '{layer.name}' {refusal.text(layer)}. {refusal.next_step}."
         for layer in findings.layers
         for refusal in layouts.refusals(layer, "mha")
     ]
@@ -58,8 +57,8 @@ def cost_note(layout: str, parameters: int, added: int) -> list[str]:
 
 def title(checkpoint: Checkpoint) -> str:
     """One line: the file, its format, who wrote it."""
-    writer = f", Keras {printable(checkpoint.keras_version)}" if checkpoint.keras_version else ""
-    backend = f" on {printable(checkpoint.backend)}" if checkpoint.backend else ""
+    writer = f", Keras {checkpoint.keras_version}" if checkpoint.keras_version else ""
+    backend = f" on {checkpoint.backend}" if checkpoint.backend else ""
     return f"{checkpoint.path}: {checkpoint.format_title or checkpoint.format}{writer}{backend}"
 
 
@@ -90,7 +89,7 @@ def unknown_line(checkpoint: Checkpoint) -> list[str]:
 
 def lookalike_line(item: NotConverted) -> str:
     """Name, kind, reason and next step."""
-    return f"'{printable(item.name)}' ({item.kind}): {item.reason}. {item.next_step}."
+    return f"'{item.name}' ({item.kind}): {item.reason}. {item.next_step}."
 
 
 def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:

@@ -6,12 +6,12 @@ from typing import Any
 
 from .. import layouts
 from ..conversion import convert, describe, is_rescaled, ledger
-from ..errors import LayoutError, printable
-from ..files.shell import option
+from ..errors import LayoutError, shortened
 from ..layouts import BIAS, FAMILIES, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from ..options import DEFAULTS, Layout
 from ..records.layer import AttentionLayer
 from ..records.plan import LayerPlan, Piece
+from .commands import convert_line
 from .table import Document, Table, plain_table
 
 LEGEND = (
@@ -49,7 +49,7 @@ def layer_row(layer: AttentionLayer) -> tuple[str, ...]:
     if layer.num_key_value_heads != layer.num_heads:
         heads += f" ({layer.num_key_value_heads} key)"
     return (
-        printable(layer.name, 60),
+        shortened(layer.name, 60),
         layer.kind,
         heads,
         str(layer.key_dim),
@@ -192,7 +192,7 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
     rows = []
     for role, projection in layer.projections.items():
         bias = "" if projection.bias is None else f"bias {projection.bias.shape}"
-        place = printable(projection.kernel.path)
+        place = projection.kernel.path
         rows.append((f"  {role}", f"kernel {projection.kernel.shape}", bias, f"({axes[role]})", place))
     yield from plain_table(Table(("  array", "shape", "", "axes of the kernel", "kernel in the file"), tuple(rows)))
     yield ""
@@ -273,16 +273,15 @@ def stock_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     if "q" in around:
         yield (
             f"  The query is {layer.query_features} wide and not {embed}: "
-            f"query_projection = nn.Linear({layer.query_features}, {embed})\n"
-            "  carries Keras' query kernel, and the query weight inside is an identity."
+            f"query_projection = nn.Linear({layer.query_features}, {embed})"
         )
+        yield "  carries Keras' query kernel, and the query weight inside is an identity."
     if "out" in around:
         shape = " × ".join(map(str, layer.output_shape))
         yield (
-            f"  The output is {shape} and not {embed}: "
-            f"output_projection = nn.Linear({embed}, {layer.output_features})\n"
-            "  carries Keras' output kernel, and out_proj is an identity."
+            f"  The output is {shape} and not {embed}: output_projection = nn.Linear({embed}, {layer.output_features})"
         )
+        yield "  carries Keras' output kernel, and out_proj is an identity."
     if head_size not in (layer.key_dim, layer.value_dim) or layer.key_dim != layer.value_dim:
         yield (
             f"  Heads of {layer.key_dim} (query, key) and {layer.value_dim} (value) are padded with zeros to "
@@ -378,7 +377,7 @@ def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[s
     """The few lines to load and call it."""
     choice = "" if item.layout == DEFAULTS["layout"] else f" --layout {item.layout}"
     yield "Convert, load and call:"
-    yield f"  $ mha-convert convert {source} attention.safetensors {option('--layer', layer.name)} --prefix ''{choice}"
+    yield convert_line(source, "attention.safetensors", layer.name, choice)
     yield ""
     yield "  import torch"
     if item.module.is_stock:

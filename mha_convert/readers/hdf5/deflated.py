@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from ...errors import ReadError, printable
+from ...errors import ReadError
 from ...files.locations import open_binary
 
 PAGE = 8 << 20
@@ -69,7 +69,7 @@ class Deflated:
                         raise zlib.error(f"it ends {missing} bytes early")
         except zlib.error as error:
             raise ReadError(
-                f"{self.path}: its compressed weights cannot be inflated: {printable(error)}. "
+                f"{self.path}: its compressed weights cannot be inflated: {error}. "
                 "The file is damaged; copy or download it again."
             ) from error
         if len(self.states) == index + 1:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ReadError, printable, reason
+from ...errors import ReadError, reason
 from ...files.hdf5.process import ask, why_ended
 from ...files.limits import Limits, limits, way_on
 from ...files.locations import fetch, is_remote, open_binary, size_of
@@ -35,9 +35,9 @@ NEXT_STEPS = {
 
 def refusal(path: Path, refused: Mapping[str, str], subject: str = "") -> ReadError:
     """The error for what is wrong with an object, or with the whole file."""
-    place = subject or f"'{printable(refused['place'])}'" if refused.get("place") or subject else "its HDF5 data"
+    place = subject or f"'{refused['place']}'" if refused.get("place") or subject else "its HDF5 data"
     next_step = way_on() if refused["kind"] == "limit" else NEXT_STEPS[refused["kind"]]
-    return ReadError(f"{path}: {place}: {printable(refused['fact'])}. {next_step}.")
+    return ReadError(f"{path}: {place}: {refused['fact']}. {next_step}.")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Hdf5Image:
 
     def ask(self, request: Mapping[str, Any], memory: int, seconds: float) -> tuple[dict[str, Any], bytes]:
         """Ask the process that reads HDF5; its end is an error like any other."""
-        subject = f"dataset '{printable(request['path'])}'" if "path" in request else ""
+        subject = f"dataset '{request['path']}'" if "path" in request else ""
         try:
             with self.stream() as source:
                 message = {**request, "size": self.length, "memory": memory, "seconds": seconds}
@@ -144,7 +144,7 @@ class Hdf5Group:
     @property
     def place(self) -> str:
         """File and group, for messages."""
-        return f"{self.image.path}: '/{printable(self.path)}'"
+        return f"{self.image.path}: '/{self.path}'"
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is in this group itself, and not a link to elsewhere."""
@@ -155,7 +155,7 @@ class Hdf5Group:
         node, path = self.node["members"][name], f"{self.path}/{name}".lstrip("/")
         if "link" in node:
             raise ReadError(
-                f"{self.place}: its '{printable(name)}' is a link to another place or file. "
+                f"{self.place}: its '{name}' is a link to another place or file. "
                 "Keras never writes links; such a file is not read."
             )
         return Hdf5Group(self.image, path, node) if "members" in node else Hdf5Array(self.image, path, node)
@@ -166,7 +166,7 @@ class Hdf5Group:
         for part in path.split("/"):
             if part in ("", ".", "..") or isinstance(item, Hdf5Array) or part not in item.node["members"]:
                 raise ReadError(
-                    f"{self.place}: lists '{printable(path)}', which is not in the file. "
+                    f"{self.place}: lists '{path}', which is not in the file. "
                     "The file is damaged or incomplete; copy it or save it again."
                 )
             item = item[part]
@@ -196,7 +196,7 @@ class Hdf5Group:
         attributes = self.node["attributes"]
         if name in attributes:
             if "refused" in attributes[name]:
-                raise refusal(self.image.path, attributes[name]["refused"], f"'/{printable(self.path)}': '{name}'")
+                raise refusal(self.image.path, attributes[name]["refused"], f"'/{self.path}': '{name}'")
             return attributes[name]["value"]
         parts = list(takewhile(attributes.__contains__, (f"{name}{number}" for number in count())))
         values = [self.attribute(part) for part in parts]
@@ -215,7 +215,7 @@ class Hdf5Array:
     def variable(self, role: Role = "layer") -> Variable:
         """Describe it. External and virtual storage is refused: it is data of other files."""
         image, node, path = self.image, self.node, self.path
-        place = f"dataset '{printable(path)}'"
+        place = f"dataset '{path}'"
         if "refused" in node:
             raise refusal(image.path, node["refused"], place)
         shape, size = tuple(node["shape"]), node["size"]
@@ -233,7 +233,7 @@ class Hdf5Array:
     def no_numbers(self) -> Array:
         """What is stored is no array of numbers."""
         raise ReadError(
-            f"{self.image.path}: dataset '{printable(self.path)}': is of type {self.node['dtype']}, expected numbers. "
+            f"{self.image.path}: dataset '{self.path}': is of type {self.node['dtype']}, expected numbers. "
             "Convert other layers with --layer."
         )
 

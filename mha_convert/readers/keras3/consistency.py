@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...errors import ReadError, printable
+from ...errors import ReadError, shortened
 from ...records.source import Group
 from .json_text import Json
 from .model_config import HOLD_WEIGHTS, child_layers, descendants, layer_config, malformed
@@ -22,11 +22,9 @@ def check_units(root: Group, source: object) -> None:
         units = group.config.settings["units"]
         kernel = next((group.variables[key] for key in ("0", "kernel") if key in group.variables), None)
         if type(units) is not int or units < 1:
-            raise malformed(source, f"units of layer '{printable(group.name)}' is {printable(units, 40)}")
+            raise malformed(source, f"units of layer '{group.name}' is {shortened(units, 40)}")
         if kernel and len(kernel.shape) == 2 and kernel.dtype.startswith(FLOATS) and kernel.shape[1] != units:
-            raise malformed(
-                source, f"layer '{printable(group.name)}' has {units} units there, its kernel has {kernel.shape[1]}"
-            )
+            raise malformed(source, f"layer '{group.name}' has {units} units there, its kernel has {kernel.shape[1]}")
 
 
 def refuse_architecture(architecture: Json | None, path: Path) -> None:
@@ -55,9 +53,9 @@ def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: b
                 f"{path}: the given architecture lists no layers: a model of a class of its own does not describe "
                 "its insides, so it tells nothing here. Leave --config out."
             )
-        known = ", ".join(f"'{printable(layer_config(entry).name)}'" for entry in child_layers(architecture)[:6])
+        known = ", ".join(f"'{layer_config(entry).name}'" for entry in child_layers(architecture)[:6])
         raise ReadError(
-            f"{path}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
+            f"{path}: holds layer '{strangers[0]}', which the given architecture does not name "
             f"(it has {known}). It is another model's; give this model's."
         )
 
@@ -71,9 +69,9 @@ def check_names_all(model: Json, strangers: Sequence[str], source: object) -> No
         source: the file.
     """
     if strangers and child_layers(model):
-        known = ", ".join(f"'{printable(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
+        known = ", ".join(f"'{shortened(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
         raise ReadError(
-            f"{source}: holds layer '{printable(strangers[0])}', which its configuration does not name "
+            f"{source}: holds layer '{strangers[0]}', which its configuration does not name "
             f"(it has {known}). The file was changed or put together from two models; save the model again."
         )
 
@@ -100,7 +98,7 @@ def check_holds_attention(
             is_held = last in held if is_exact else any(name.endswith(last) for name in held)
             missing |= set() if is_held else {layer.name}
     if len(missing) > (unnamed_attention(root) if may_be_unnamed else 0):
-        first = printable(min(missing))
+        first = min(missing)
         raise ReadError(
             f"{source}: its configuration names the attention layer '{first}', of which it holds no weights. "
             "The file was changed or put together from two models; save the model again."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import ReadError, printable, reason
+from ...errors import ReadError, reason, shortened
 from ...files.limits import limits, way_on
 from ...files.small_files import read_small
 
@@ -51,7 +51,7 @@ def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         name, times = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise AmbiguousError(f"an object has '{printable(name, 40)}' {times} times")
+        raise AmbiguousError(f"an object has '{shortened(name, 40)}' {times} times")
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import ReadError, printable
+from ...errors import ReadError, shortened
 from ...files.limits import TRUSTED, limits
 from ...records.source import Group, LayerConfig
 from ..keras_classes import is_own, module_of, registered_name
@@ -78,7 +78,7 @@ def refuse_pythons_own(entry: Json, source: object) -> None:
     """A class of the standard library is not a layer: loading such a file is how strangers run code."""
     name, module = entry["class_name"], str(entry.get("module") or "").partition(".")[0]
     if module in sys.stdlib_module_names and limits() != TRUSTED:
-        fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
+        fact = f"a layer's class is '{shortened(module, 40)}.{shortened(name, 40)}', of Python itself and no layer"
         raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
 
 
@@ -86,12 +86,12 @@ def name_faults(entry: Json) -> Iterator[str]:
     """A class that is not called anything."""
     name = entry.get("class_name")
     if not isinstance(name, str) or not name:
-        yield f"class_name {printable(name, 40)} is no name"
+        yield f"class_name {shortened(name, 40)} is no name"
 
 
 def entry_faults(entry: Json) -> Iterator[str]:
     """Parts of one layer's or model's entry in a form that Keras does not write."""
-    name, inner = printable(entry["class_name"], 40), entry.get("config")
+    name, inner = shortened(entry["class_name"], 40), entry.get("config")
     for key in ("module", "registered_name"):
         if not isinstance(entry.get(key), str | None):
             yield f"the {key} of '{name}' is {kind_of(entry[key])}, no text"
@@ -131,23 +131,23 @@ def list_faults(entry: Json, layers: list[Json]) -> Iterator[str]:
     for layer in layers:
         yield from layer_faults(layer, entry["class_name"])
     names = Counter(layer_config(layer).name for layer in layers)
-    yield from (f"two layers are called '{printable(name, 40)}'" for name, times in names.items() if name and times > 1)
+    yield from (f"two layers are called '{shortened(name, 40)}'" for name, times in names.items() if name and times > 1)
 
 
 def layer_faults(layer: Any, model: str) -> Iterator[str]:
     """One entry of the list of layers of a ``model`` of that class."""
     if not isinstance(layer, dict):
-        yield f"a layer of '{printable(model, 40)}' is {kind_of(layer)}, no object"
+        yield f"a layer of '{shortened(model, 40)}' is {kind_of(layer)}, no object"
     if layer.get("config") is None:
-        yield f"layer '{printable(layer.get('name'), 40)}' has no config"
+        yield f"layer '{shortened(layer.get('name'), 40)}' has no config"
     called = mapping(layer["config"]).get("name") or layer.get("name")
     may_be_nameless = model.endswith("Sequential") and is_nameless(layer)
     has_name = (isinstance(called, str) and bool(called)) or may_be_nameless
     if isinstance(layer["config"], dict) and not has_name:
         what = "empty" if called == "" else f"{kind_of(called)}, no text"
-        yield f"the name of a layer of '{printable(model, 40)}' is {what}"
+        yield f"the name of a layer of '{shortened(model, 40)}' is {what}"
     if has_two_names(layer):
-        yield f"layer '{printable(layer['name'], 40)}' is called '{printable(called, 40)}' in its config"
+        yield f"layer '{shortened(layer['name'], 40)}' is called '{shortened(called, 40)}' in its config"
 
 
 def has_two_names(layer: Json) -> bool:
@@ -283,7 +283,7 @@ def hidden_masks(model: Json, version: Version) -> Iterator[str]:
         return
     layers = [layer_config(entry) for _, entry in descendants(model)]
     makers = [
-        f"{printable(layer.title)} '{printable(layer.name)}'{' (perhaps)' if layer.is_own else ''}"
+        f"{layer.title} '{layer.name}'{' (perhaps)' if layer.is_own else ''}"
         for layer in layers
         if layer.class_name == "Masking"
         or (layer.class_name == "Embedding" and layer.settings.get("mask_zero") is True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import ReadError, printable
+from ...errors import ReadError
 from ...records.source import Checkpoint, Group, LayerConfig, Role, Variable
 from ..hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
 from ..order import CONTAINERS, labelled_otherwise, refuse_or_tell
@@ -131,15 +131,13 @@ def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5
     """Put one finding into the tree; ``vars`` belongs to the group that holds it, and holds nothing but arrays."""
     if path.count(OWN) > 1 or (OWN in path[:-1] and not (isinstance(found, Variable) and path[-2] == OWN)):
         raise ReadError(
-            f"{image.path}: '{printable('/'.join(path))}': lies in a group '{OWN}', which holds nothing but arrays. "
+            f"{image.path}: '{'/'.join(path)}': lies in a group '{OWN}', which holds nothing but arrays. "
             "Keras never writes that; it is not read."
         )
     if isinstance(found, Variable):
         variables = root.at(part for part in path[:-1] if part != "vars").variables
         if path[-1] in variables:
-            raise ReadError(
-                f"{image.path}: holds '{printable(found.path)}' a second time. The shards are not of one save."
-            )
+            raise ReadError(f"{image.path}: holds '{found.path}' a second time. The shards are not of one save.")
         variables[path[-1]] = found
     else:
         node = root.at(part for part in path if part != "vars")
@@ -194,7 +192,7 @@ class Namer:
             elif not labels and (unequal := unequal_counts(model, node.children, weighted)):
                 stem, ours, theirs = unequal
                 raise ReadError(
-                    f"{self.path}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their "
+                    f"{self.path}: holds {ours} layers '{stem}', {theirs} in its configuration, so their "
                     "names cannot be told. The file was changed or put together from two models; save the model again."
                 )
             check_names_all(model, [labels.get(group, group) for group in strange], self.path)
@@ -226,7 +224,7 @@ def check_counting(
     if unequal := unequal_counts(model, node.children, weighted):
         stem, ours, theirs = unequal
         raise ReadError(
-            f"{path}: holds {ours} layers '{printable(stem)}', {theirs} in the architecture. "
+            f"{path}: holds {ours} layers '{stem}', {theirs} in the architecture. "
             "It is another model's; give this model's."
         )
     doubled = assign(model, node.children, {}, weighted, WEIGHTED_LAYERS_COUNT_TWICE[0])
@@ -242,8 +240,7 @@ def check_labels(path: Path, labels: Mapping[str, str]) -> None:
     name, times = next(iter(Counter(labels.values()).most_common(1)), ("", 0))
     if times > 1:
         raise ReadError(
-            f"{path}: holds {times} layers called '{printable(name)}' in one model. "
-            "The file was changed; save the model again."
+            f"{path}: holds {times} layers called '{name}' in one model. The file was changed; save the model again."
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ReadError, printable
+from ...errors import ReadError
 from ...files.limits import limits, way_on
 from ...files.locations import CHUNK, fetch, is_file, size_of
 from ...records.source import Array, Role, Variable
@@ -100,7 +100,7 @@ class Bundle:
         Raises:
             ReadError: its entry contradicts itself or the data file.
         """
-        entry, place = self.entries[key], f"{self.prefix}: '{printable(key)}'"
+        entry, place = self.entries[key], f"{self.prefix}: '{key}'"
         if entry.is_sliced:
             raise ReadError(
                 f"{place}: is stored in slices (a partitioned variable). Load it where it was trained, and save the "
@@ -150,7 +150,7 @@ class Bundle:
 
     def text(self, key: str) -> bytes:
         """The one string in a string tensor: its length, the lengths' checksum, then its bytes."""
-        entry, place = self.entries[key], f"{self.prefix}: '{printable(key)}'"
+        entry, place = self.entries[key], f"{self.prefix}: '{key}'"
         self.check_place(entry, place)
         content = fetch(self.shard(entry.shard), entry.offset, entry.size).tobytes()
         length, start = varint(content, 0, place)
@@ -196,7 +196,7 @@ def open_bundle(prefix: Path) -> Bundle:
         entries[key] = entry(value, index, key)
         if not 0 <= entries[key].shard < header.num_shards:
             raise ReadError(
-                f"{index}: '{printable(key)}' lies in data file {entries[key].shard} of {header.num_shards}. "
+                f"{index}: '{key}' lies in data file {entries[key].shard} of {header.num_shards}. "
                 "The index is damaged; copy it again."
             )
     return Bundle(prefix, header.num_shards, entries)
@@ -222,10 +222,10 @@ def bounded(rows: Iterable[tuple[bytes, bytes]], index: Path) -> dict[bytes, byt
 
 def entry(content: bytes, index: Path, key: str) -> Entry:
     """One row of the index."""
-    message: Any = parse("BundleEntry", content, index, f"the entry of '{printable(key)}'")
+    message: Any = parse("BundleEntry", content, index, f"the entry of '{key}'")
     shape = tuple(dim.size for dim in message.shape.dim)
     if any(size < 0 for size in shape):
-        raise ReadError(f"{index}: '{printable(key)}' has the shape {shape}. The index is damaged; copy it again.")
+        raise ReadError(f"{index}: '{key}' has the shape {shape}. The index is damaged; copy it again.")
     return Entry(
         message.dtype,
         shape,

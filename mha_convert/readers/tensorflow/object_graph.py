@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ReadError, printable
+from ...errors import ReadError
 from ...files.limits import limits, way_on
 from ...records.source import Role, Variable
 from ..tree import Node
@@ -92,7 +92,7 @@ def read_objects(bundle: Bundle) -> list[Object]:
             raise ReadError(f"{place}: its object graph leads out of its {len(objects)} objects. Copy it again.")
         if item.key is not None and item.key not in bundle.entries:
             raise ReadError(
-                f"{place}: its object graph names '{printable(item.key)}', which the index does not hold: the "
+                f"{place}: its object graph names '{item.key}', which the index does not hold: the "
                 "checkpoint is partial. Save it again, or copy all of its files."
             )
     return objects
@@ -259,6 +259,6 @@ def place_by_key(result: Arrangement, bundle: Bundle, keys: Iterable[str]) -> No
         *path, name = key.removesuffix(KEY_END).split("/")
         if len(path) > limits().chain:
             most = limits().chain
-            raise ReadError(f"{bundle.prefix}: '{printable(key)}' has more than {most} levels. {way_on()}.")
+            raise ReadError(f"{bundle.prefix}: '{key}' has more than {most} levels. {way_on()}.")
         variables = result.root.at(path).variables
         variables[name if name not in variables else key] = bundle.variable(key)
