@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 LONGEST = 6_000  # characters of a message
 HEAD = 1_000  # of them that stay at the start of a longer one; the 5,000 at its end hold the next step's commands whole
-CUT = "… ({:,} characters) …"
+CUT, ROOM = "… ({:,} characters) …", 50  # what stands for the middle, and more characters than it has
 
 
 class MhaConvertError(Exception):
@@ -69,7 +69,7 @@ def printable(text: object) -> str:
 def bounded(text: object) -> str:
     """The text as ``printable``, of ``LONGEST`` characters and a few: of a longer one the middle is left out."""
     line = printable(text)
-    if len(line) <= LONGEST + len(CUT.format(len(line))):
+    if len(line) <= LONGEST + ROOM:
         return line
     return line[:HEAD] + CUT.format(len(line)) + line[HEAD - LONGEST :]
 

@@ -37,8 +37,8 @@ def from_keras_layer(
         strict: whether a class that computes more than attention with its projections is an error.
 
     Returns:
-        ``torch.nn.MultiheadAttention`` where it fits alone, else a module of ``mha_convert.modules``; called alike,
-        batch first.
+        ``torch.nn.MultiheadAttention`` where it fits alone, else a module of ``mha_convert.modules``; called in the
+        same way, batch first.
 
     Raises:
         LayerError: not an attention layer, or not built.
@@ -52,7 +52,7 @@ def from_keras_layer(
     if not findings.layers and not any(item.blocking for item in findings.not_converted):
         raise LayerError(
             f"{checkpoint.path}: its class is {type(layer).__name__}, expected attention with weights of "
-            "its own. Give a keras.layers.MultiHeadAttention."
+            "its own. Pass a keras.layers.MultiHeadAttention."
         )
     found = convertible(checkpoint, findings, None)
     if strict:

@@ -38,7 +38,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
             client = connect(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise ReadError(
-                f"{address}: no Dask scheduler answers there: {error}. Give tcp://HOST:PORT of one."
+                f"{address}: no Dask scheduler answers there: {error}. Pass tcp://HOST:PORT of one."
             ) from error
         with client:
             yield client.get_executor(retries=RETRIES, pure=False)

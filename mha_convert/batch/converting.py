@@ -21,7 +21,7 @@ ATTEMPTS = 2  # a process that was killed may have been killed by mistake
 GRACE = 5  # seconds to remove a draft
 
 
-class Ended(Exception):  # noqa: N818 - an answer, no error of ours
+class Ended(Exception):  # noqa: N818 - an answer, not an error of ours
     """The process ended instead of answering."""
 
     def __init__(self, code: int, in_time: bool) -> None:
@@ -65,7 +65,7 @@ class Process:
         return record
 
     def kill(self, too_late: Event) -> None:
-        """There is no time left."""
+        """Kill it when its time is over."""
         too_late.set()
         self.popen.kill()
 
@@ -110,14 +110,14 @@ class Kept:
         return process
 
     def give_back(self, process: Process, is_usable: bool) -> None:
-        """It waits for the next task, unless it ended."""
+        """Keep it for the next task, unless it ended."""
         with self.lock:
             self.working.discard(process)
             if is_usable:
                 self.waiting.append(process)
 
     def end(self) -> None:
-        """End all of them."""
+        """End all processes."""
         with self.lock:
             processes = [*self.waiting, *self.working]
             self.waiting.clear()
@@ -163,10 +163,10 @@ def lost(task: dict[str, Any], ended: Ended) -> dict[str, Any]:
     source = task["source"]
     if not ended.in_time:
         kind = "timeout"
-        message = f"{source}: was not done after {task['timeout']:g} s. Give a longer --timeout, or look at the file."
+        message = f"{source} was not done after {task['timeout']:g} s. Use a longer --timeout, or look at the file."
     else:
         kind = signal.Signals(-ended.code).name if ended.code < 0 else f"exit code {ended.code}"
-        step = "It may have run out of memory: give fewer --jobs" if kind == "SIGKILL" else "Please report this"
+        step = "It may have run out of memory: use fewer --jobs" if kind == "SIGKILL" else "Please report this"
         message = f"{source}: the process that converted it ended ({kind}), {ATTEMPTS} times. {step}."
     return {
         "source": source,

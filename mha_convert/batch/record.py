@@ -28,13 +28,13 @@ class SourceReport:
         variables: how many of the file's variables are attention's, other layers', …
         not_converted: other attention in the file, and why not.
         notes: what the user should know.
-        source_sha256: of a local file, or of the lines ``<SHA-256>  <name>`` of its files; None behind a URL, where
+        source_sha256: of a local file, or of the lines ``<SHA-256>  <name>`` of its files; None at a URL, where
             the source was refused, and where it changed since.
         target_sha256: of the target.
-        state: tells whether the source changed: sizes and times, or what its store says of it.
-        settings: tells whether the options are the same.
+        state: says whether the source changed: sizes and times, or what its store says of it.
+        settings: says whether the options are the same.
         seconds: the conversion took, with reading and writing.
-        peak_memory: bytes in the process that converted, at most; None where the system does not tell.
+        peak_memory: bytes in the process that converted, at most; None where the system does not say.
         version: of this package.
     """
 
@@ -64,12 +64,12 @@ class SourceReport:
 
 
 def is_text(value: Any) -> bool:
-    """Any text."""
+    """Whether it is text."""
     return isinstance(value, str)
 
 
 def is_count(value: Any) -> bool:
-    """A whole number that sums and tables can take."""
+    """Whether it is a whole number that sums and tables can take."""
     return type(value) is int and 0 <= value < 1 << 63
 
 
@@ -79,12 +79,12 @@ def is_duration(value: Any) -> bool:
 
 
 def is_error(value: Any) -> bool:
-    """Kind and message of what went wrong."""
+    """Whether it is the kind and the message of what went wrong."""
     return isinstance(value, dict) and is_text(value.get("kind")) and is_text(value.get("message"))
 
 
 def is_layers(value: Any) -> bool:
-    """Layers with their ledgers."""
+    """Whether they are layers with their ledgers."""
     return isinstance(value, list | tuple) and all(
         isinstance(layer, dict) and isinstance(layer.get("ledger"), dict) and is_count(layer["ledger"].get("source"))
         for layer in value

@@ -64,7 +64,7 @@ def convert_many(
             ``jobs`` threads here, each with its process.
         options: those of a run: ``jobs``, ``pattern``, ``format``, ``keep_suffix``, ``resume``, ``overwrite``,
             ``fail_fast`` and ``timeout``, see ``mha_convert.options.Run``; and those of ``convert_file``, see
-            ``Options``, which come before those of a ``mha-convert.toml`` beside the sources.
+            ``Options``, which come before those of a ``mha-convert.toml`` next to the sources.
 
     Raises:
         ReadError, LayerError, LayoutError: no sources, or options that cannot be; nothing was begun.
@@ -122,12 +122,12 @@ def claimed(found: Iterable[Source], folder: Path, suffix: str, keep_suffix: boo
     for source in found:
         path = folder / f"{stem(source, keep_suffix)}.{suffix}"
         if leads_out(source.tree, path, folder):
-            raise WriteError(f"{source.place}: would be written outside {folder}. Name it without '..'.")
+            raise WriteError(f"{source.place} would be written outside {folder}. Name it without '..'.")
         target = str(path)
         if target in claims:
             raise WriteError(
-                f"{target}: would be the target of '{claims[target].place}' and of "
-                f"'{source.place}'. Give --keep-suffix, or convert them into two folders."
+                f"{target} would be the target of '{claims[target].place}' and of "
+                f"'{source.place}'. Use --keep-suffix, or convert them into two folders."
             )
         claims[target] = source
     return claims
@@ -189,15 +189,15 @@ def refuse_existing(tasks: Sequence[Task], folder: Path, earlier: Mapping[str, S
     """
     with store_errors(folder):
         if not resume and exists(folder / NAME):
-            raise WriteError(f"{folder / NAME}: is of an earlier run. Give --resume to go on, or --overwrite.")
+            raise WriteError(f"{folder / NAME} is of an earlier run. Use --resume to continue, or --overwrite.")
         taken = [task["target"] for task in tasks if exists(locate(task["target"]))]
     known = {report.target for report in earlier.values()}
     foreign = [target for target in taken if not (resume and (target in known or is_ours(target)))]
     if foreign:
         more = f" and {len(foreign) - SHOWN} more" if len(foreign) > SHOWN else ""
         raise WriteError(
-            f"{', '.join(foreign[:SHOWN])}{more}: exists already, and no run that could be resumed has written it. "
-            "Move it, or give --overwrite."
+            f"{', '.join(foreign[:SHOWN])}{more} exists already, and no run that could be resumed has written it. "
+            "Move it, or use --overwrite."
         )
 
 
@@ -209,7 +209,7 @@ def is_ours(target: str) -> bool:
 
 
 def run_batch(batch: Batch, *, executor: Executor | None = None) -> Iterator[SourceReport]:
-    """Do it; see ``convert_many``. The report is opened, and work begins, when the first line is asked for.
+    """Run a planned batch; see ``convert_many``. The report is opened, and work begins, with the first line.
 
     Raises:
         WriteError: the report cannot be written, or the executor ended before the work did.
@@ -278,8 +278,8 @@ def refuse_lost(futures: Futures, report: Path) -> None:
     futures.clear()  # there is nobody to cancel them
     if count:
         raise WriteError(
-            f"{report}: is not complete: the executor dropped {count} source{'s' * (count != 1)}. "
-            "Look at its scheduler, and go on with --resume."
+            f"{report} is not complete: the executor dropped {count} source{'s' * (count != 1)}. "
+            "Look at its scheduler, and continue with --resume."
         )
 
 

@@ -66,7 +66,7 @@ def fact(report: SourceReport) -> str:
     """What is wrong, without the source's own name, so that equal ones come together."""
     message = (report.error or {}).get("message", "")
     source = printable(report.source)
-    return message.removeprefix(f"{source}: ").replace(source, "SOURCE")
+    return message.removeprefix(f"{source}: ").removeprefix(f"{source} ").replace(source, "SOURCE")
 
 
 def line(report: SourceReport) -> str:
@@ -104,7 +104,7 @@ def summary_as_text(summary: Summary, *, earlier: int = 0, left: int = 0, every:
     if earlier:
         parts.append(f"{earlier:,} of them an earlier run had finished.")
     if left:
-        parts.append(f"{left:,} sources were not begun. Go on with --resume.")
+        parts.append(f"{left:,} sources were not started. Continue with --resume.")
     if summary.unproven:
         parts.append(f"NOT PROVEN: {summary.unproven:,} targets. Check them with `mha-convert verify`.")
     if summary.as_described:
@@ -127,7 +127,7 @@ def by_number(entry: tuple[tuple[str, str, str], list[str]]) -> tuple[int, tuple
 
 
 def summary_as_json(summary: Summary, *, earlier: int = 0, left: int = 0) -> dict[str, Any]:
-    """The stable form."""
+    """The summary as plain data, for programs."""
     return {
         "outcomes": {outcome: summary.outcomes[outcome] for outcome in OUTCOMES},
         "earlier": earlier,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 IDLE = 60  # seconds; then the process ends, and a new one is started for the next task
 RESET_PEAK = "5"
 LAYER_FACTS = ("name", "prefix", "layout", "module", "ledger")
-BIG = "Give fewer --jobs, or --layout linear"
+BIG = "Use fewer --jobs, or --layout linear"
 
 
 def main() -> None:
@@ -100,7 +100,7 @@ def enter(task: dict[str, Any]) -> None:
             os.chdir(task["folder"])
     except OSError as error:
         raise ReadError(
-            f"{task['source']}: lies below {task['folder']}, which the machine that converts does not have: "
+            f"{task['source']} is below {task['folder']}, which the machine that converts does not have: "
             f"{reason(error)}. Name a folder that all machines share."
         ) from error
 
@@ -117,10 +117,10 @@ def attempt(source: str, target: str, settings: dict[str, Any]) -> dict[str, Any
     except MhaConvertError as error:
         return failed("refused", type(error).__name__, str(error))
     except MemoryError as error:
-        return failed("refused", type(error).__name__, f"{source}: takes more memory than there is. {BIG}.")
+        return failed("refused", type(error).__name__, f"{source} needs more memory than there is. {BIG}.")
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        return failed("crashed", "bug", f"{source}: stopped with {what}. This is a bug of ours; please report it.")
+        return failed("crashed", "bug", f"{source} stopped with {what}. This is a bug of ours; please report it.")
 
 
 def make_folder(target: str) -> None:
@@ -130,7 +130,7 @@ def make_folder(target: str) -> None:
         if not is_remote(folder):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WriteError(f"{folder}: cannot be made: {reason(error)}. Give another --out.") from error
+        raise WriteError(f"{folder} cannot be made: {reason(error)}. Use another --out.") from error
 
 
 def failed(outcome: Outcome, kind: str, message: str) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def worst(comparisons: "Sequence[Comparison]") -> dict[str, Any] | None:
 
 
 def target_sha256(target: str) -> str:
-    """Of the target's bytes; one behind a URL is read back."""
+    """SHA-256 of the target's bytes; a target at a URL is read back."""
     with open_binary(locate(target)) as file:
         return stream_sha256(file)
 

@@ -30,8 +30,8 @@ def main() -> None:
         fail(str(error))
     except OSError as error:
         if error.errno != errno.ENOSPC:
-            raise  # a broken pipe is none of our business: __main__ ends in silence
+            raise  # a broken pipe is not our business: __main__ ends silently
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - what is left of the output has nowhere to go
         fail("Standard output: no space left on the device. Free space or print elsewhere.")
     except MemoryError:
-        fail("There is not enough memory for this layer. Give --layout linear, or one layer at a time with --layer.")
+        fail("There is not enough memory for this layer. Use --layout linear, or one layer at a time with --layer.")

@@ -50,7 +50,7 @@ def batch(
         typer.Option(
             "--dask",
             metavar="ADDRESS",
-            help="Work on the Dask cluster with this scheduler (tcp://host:8786) instead of here.",
+            help="Work on the Dask cluster with this scheduler (tcp://host:8786) instead of on this machine.",
             show_default=False,
         ),
     ] = None,
@@ -60,7 +60,7 @@ def batch(
     ] = False,
     **options: Any,
 ) -> None:
-    """Convert many models; a report beside the targets has a line for each, and no failure stops the others."""
+    """Convert many models; a report next to the targets has a line for each, and no failure stops the others."""
     if dask is not None and "jobs" in options:
         raise typer.BadParameter("--jobs is for this machine; on a cluster its workers decide. Leave out one of them.")
     from ..batch.cluster import dask_executor
@@ -74,7 +74,7 @@ def batch(
         summary.add(done)
     with ExitStack() as stack:
         executor = stack.enter_context(dask_executor(dask)) if dask is not None else None
-        note_instead(lambda: f"{summary.total} of {total} sources are in {out}/report.jsonl; go on with --resume.")
+        note_instead(lambda: f"{summary.total} of {total} sources are in {out}/report.jsonl; continue with --resume.")
         shown = stack.enter_context(batch_progress(len(planned.tasks), quiet, as_json))
         for done in run_batch(planned, executor=executor):
             summary.add(done)

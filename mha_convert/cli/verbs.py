@@ -11,7 +11,7 @@ from .screen import print_json, progress, show
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
-    "2: wrong usage; 130: interrupted; 141: whoever read the output stopped."
+    "2: wrong usage; 130: interrupted; 141: the reader of the output stopped."
 )
 app = typer.Typer(
     name="mha-convert",

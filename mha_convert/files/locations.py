@@ -1,7 +1,7 @@
-"""Where a file lies: on a disk of this machine, or behind a URL of a store that fsspec knows.
+"""Where a file is: on a disk of this machine, or at a URL of a store that fsspec knows.
 
 A URL becomes a ``UPath``, which has ``pathlib``'s methods, so the readers do not tell the two apart. Only what the two
-do differently stands here: opening, reading a range of bytes, and bringing a file here or there. Both libraries are
+do differently is here: opening, reading a range of bytes, and bringing a file here or there. Both libraries are
 imported when the first URL is met.
 """
 
@@ -66,18 +66,18 @@ class Wanted:
 
 
 SAVE_KERAS = (
-    "Save the model with model.save('model.keras') and give that path; for one layer in memory use from_keras_layer"
+    "Save the model with model.save('model.keras') and pass that path; for one layer in memory use from_keras_layer"
 )
-SAVE_TORCH = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that path"
+SAVE_TORCH = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and pass that path"
 IN_KERAS = dict.fromkeys(KERAS_MODULES, SAVE_KERAS)
-SOURCE = Wanted("the path or URL of a saved Keras model", IN_KERAS, "Give it as text, 'model.keras'")
-CONFIG = Wanted("the path of a file with the model's JSON", {}, "Write model.to_json() to a file and give its path")
+SOURCE = Wanted("the path or URL of a saved Keras model", IN_KERAS, "Pass it as text, 'model.keras'")
+CONFIG = Wanted("the path of a file with the model's JSON", {}, "Write model.to_json() to a file and pass its path")
 MODEL = Wanted("the path of a state_dict", {}, SAVE_TORCH)
-FILE = Wanted("a path or URL", {}, "Give it as text, 'attention.safetensors'")
+FILE = Wanted("a path or URL", {}, "Pass it as text, 'attention.safetensors'")
 
 
 def refuse_object(place: object, wanted: Wanted = FILE) -> None:
-    """Refuse what is no path: a live model, None, a number, an array.
+    """Refuse what is not a path: a live model, None, a number, an array.
 
     Raises:
         ReadError: with what was given, and the next step.
@@ -94,7 +94,7 @@ def is_url(place: StrPath) -> bool:
 
 
 def is_remote(path: Path) -> bool:
-    """Whether the bytes lie behind a store, and not on a disk of this machine."""
+    """Whether the bytes are in a store, and not on a disk of this machine."""
     return not isinstance(path, Path)
 
 
@@ -132,9 +132,9 @@ def locate(place: StrPath) -> Path:
             f'Run `pip install "mha-convert[{extra}]"`.'
         ) from error
     except Exception as error:  # every store has errors of its own
-        raise ReadError(f"{text}: is no address that can be read: {cause(error)}. Check it.") from error
+        raise ReadError(f"{text} is not an address that can be read: {cause(error)}. Check it.") from error
     if not path.path.strip("/"):
-        raise ReadError(f"{text}: names no file. Give it with its path: {scheme}://…/model.keras.")
+        raise ReadError(f"{text} names no file. Pass it with its path: {scheme}://…/model.keras.")
     return cast(Path, path)
 
 
@@ -144,7 +144,7 @@ def local_path(url: str) -> Path:
 
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
-        raise ReadError(f"{url}: names the machine '{parts.netloc}'. Write file:///path.")
+        raise ReadError(f"{url} names the machine '{parts.netloc}'. Write file:///path.")
     return Path(url2pathname(parts.path))
 
 
@@ -167,7 +167,8 @@ def store_errors(path: Path) -> Iterator[None]:
         if not is_remote(path):
             raise
         raise ReadError(
-            f"{path}: the store does not give it: {cause(error)}. Check the address, the network and your credentials."
+            f"{path}: the store does not return it: {cause(error)}. "
+            "Check the address, the network and your credentials."
         ) from error
 
 
@@ -212,7 +213,7 @@ def refuse_changed(files: Iterable[FileState]) -> None:
             is_same = False
         if not is_same:
             raise ReadError(
-                f"{file.path}: changed while it was read. Wait until it is complete, or copy it, and convert again."
+                f"{file.path} changed while it was read. Wait until it is complete, or copy it, and convert again."
             )
 
 
@@ -251,7 +252,7 @@ def refuse_endless(path: Path) -> None:
         ReadError: it is a device, pipe or socket.
     """
     if is_endless(path):
-        raise ReadError(f"{path}: is a device, pipe or socket, expected a file. Give a file on a disk.")
+        raise ReadError(f"{path} is a device, pipe or socket, expected a file. Pass a file on a disk.")
 
 
 def is_endless(path: Path) -> bool:
@@ -263,7 +264,7 @@ def is_endless(path: Path) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """Bytes in the file; a store that does not tell has none until it is read."""
+    """Bytes in the file; a store that does not say has none until it is read."""
     if not is_remote(path):
         watch(path)
     with store_errors(path):
@@ -289,7 +290,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_link_out(folder: Path, file: Path) -> bool:
-    """Whether a file lies elsewhere than in ``folder``, by whatever links, or in the cache that the folder is of."""
+    """Whether a file is elsewhere than in ``folder``, by whatever links, or in the cache that the folder is of."""
     home = folder.resolve()
     homes = (home, home.parent.parent / BLOBS) if home.parent.name == "snapshots" else (home,)
     return not any(file.resolve().is_relative_to(place) for place in homes)
@@ -321,7 +322,7 @@ def fetch(path: Path, start: int, size: int) -> Array:
         if len(content) > size and len(content) == size_of(path):  # a web server that knows no ranges
             content = content[start : start + size]
     if len(content) != size:
-        raise ReadError(f"{path}: gave {len(content)} bytes at {start}, expected {size}. It changed or is damaged.")
+        raise ReadError(f"{path} gave {len(content)} bytes at {start}, expected {size}. It changed or is damaged.")
     return np.frombuffer(content, np.uint8)
 
 
@@ -370,7 +371,7 @@ def gives_ranges(path: Path) -> bool:
 def standard_input() -> Path:
     """A copy of what comes in through the pipe."""
     if sys.stdin.isatty():
-        raise ReadError("Standard input: is a terminal, expected a file through a pipe. Give a path or a URL.")
+        raise ReadError("Standard input is a terminal, expected a file through a pipe. Pass a path or a URL.")
     copy = scratch_file("standard-input")
     spool(sys.stdin.buffer, copy)
     return copy
@@ -383,7 +384,7 @@ def spool(source: IO[bytes], copy: Path) -> None:
             shutil.copyfileobj(source, file, CHUNK)
     except OSError as error:
         raise ReadError(
-            f"{copy.name}: cannot be copied to {copy.parent}: {reason(error)}. "
+            f"{copy.name} cannot be copied to {copy.parent}: {reason(error)}. "
             "Free space, or set TMPDIR to a larger disk."
         ) from error
 
@@ -406,10 +407,10 @@ def publish(copy: Path, target: Path) -> None:
             store.fs.mv(draft.path, store.path)
     except Exception as error:  # every store has errors of its own
         raise WriteError(
-            f"{target}: the store does not take it: {cause(error)}. Check the address and your permissions."
+            f"{target}: the store does not accept it: {cause(error)}. Check the address and your permissions."
         ) from error
     if not arrived:
-        raise WriteError(f"{target}: came back from the store with other bytes, and was removed. Try again.")
+        raise WriteError(f"{target} came back from the store with other bytes, and was removed. Try again.")
 
 
 def same_bytes(copy: Path, store: Any) -> bool:

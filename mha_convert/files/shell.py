@@ -48,7 +48,7 @@ def quoted_whole(text: str) -> str:
             if re.fullmatch(PLAIN_IN_POWERSHELL, text)
             else "'" + re.sub(QUOTES_OF_POWERSHELL, r"\g<0>\g<0>", text) + "'"
         )
-    if text.startswith("="):  # zsh looks for a program of the name behind it
+    if text.startswith("="):  # zsh looks for a program of the name after it
         return f"'='{quoted_whole(text[1:]) if text[1:] else ''}"
     return shlex.quote(text) if text.isprintable() else "$'" + "".join(map(escaped, text)) + "'"
 

@@ -52,13 +52,13 @@ def write_rules(
 
 
 def all_matched(alignment: Alignment, like: StrPath) -> Alignment:
-    """The same, or an error that names every layer which has no place for sure."""
+    """The alignment itself, or an error that names every layer without a sure place."""
     if alignment.left_layers:
         facts = "; ".join(f"layer '{name}': {why}" for name, why in alignment.left_layers)
         steps = ["Edit the rules that `mha-convert match` writes"] if alignment.pairs else []
         if alignment.pairs:
             steps.append(f"or match the rest with {layer_options([pair.layer.name for pair in alignment.pairs])}")
         raise LayoutError(
-            f"{like}: does not take every layer: {facts}. {', '.join(steps) or 'Write rules for --rename'}."
+            f"{like} does not take every layer: {facts}. {', '.join(steps) or 'Write rules for --rename'}."
         )
     return alignment

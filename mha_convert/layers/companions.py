@@ -78,7 +78,7 @@ class Companion:
 
 
 def named(group: Group, kind: str, problems: list[str]) -> NotConverted:
-    """One that is not converted, and blocks nothing: it was not asked for."""
+    """A ``NotConverted`` that blocks nothing: such layers are converted only where they are named."""
     return NotConverted(
         name=group.name,
         kind=kind,

@@ -40,7 +40,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> NotConverted | None:
                 name=group.name,
                 kind="perhaps hand-written attention",
                 reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads{by}",
-                next_step=f"If it is, give {option('--attention', row, IN_ERRORS)}",
+                next_step=f"If it is, use {option('--attention', row, IN_ERRORS)}",
                 blocking=False,
                 described="row",
                 variables=inside(group),

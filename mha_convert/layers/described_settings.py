@@ -51,7 +51,7 @@ SYNONYMS = (
     Synonyms(("qk_norm", "use_qk_norm", "qk_layernorm", "normalize_qk"), OFF, LEFT_OUT),
     Synonyms(("rotary", "use_rotary", "rope", "use_rope", "alibi", "use_alibi", "p_bias"), OFF, LEFT_OUT),
     Synonyms(("position_bias", "use_position_bias", "relative_attention", "use_relative_position"), OFF, LEFT_OUT),
-    Synonyms(("causal", "is_causal", "use_causal_mask", "history_only"), OFF, "so give PyTorch that mask", False),
+    Synonyms(("causal", "is_causal", "use_causal_mask", "history_only"), OFF, "so pass PyTorch that mask", False),
     Synonyms(
         ("attention_dropout", "attn_dropout", "dropout", "dropout_rate"),
         (None, 0, 0.0),
@@ -63,7 +63,7 @@ SYNONYMS = (
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One setting: its name and value, and whose configuration it stands in."""
+    """One setting: its name and value, and whose configuration it is in."""
 
     name: str
     value: Any
@@ -159,7 +159,7 @@ def is_usual(value: float, key_dim: int) -> bool:
 
 
 def is_near(value: float, positive: float) -> bool:
-    """Whether they are alike; a file's ``value`` may be a whole number that is too large for a float."""
+    """Whether they are the same; a file's ``value`` may be a whole number that is too large for a float."""
     return positive * (1 - ALIKE) <= value <= positive * (1 + ALIKE)
 
 
@@ -170,7 +170,7 @@ def agrees(said: Said, scale: float | None) -> bool:
 
 
 def remarks(places: Iterable[Place]) -> Iterator[tuple[str, bool]]:
-    """What the attention's own configuration says beside, and whether that changes a result."""
+    """What the attention's own configuration also says, and whether that changes a result."""
     for place in places:
         for row in SYNONYMS if place.is_own else ():
             for name in row.names:

@@ -164,7 +164,7 @@ def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
 
 
 def misplaced(group: Group) -> tuple[str, str] | None:
-    """Kernels where Keras has a layer without any would be left out in silence."""
+    """Kernels where Keras has a layer without any would be left out silently."""
     for name in WITHOUT_WEIGHTS:
         inside = group.children[name].walk() if name in group.children else ()
         if any(len(variable.shape) > 1 for part in inside for variable in part.variables.values()):
@@ -191,7 +191,7 @@ def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
 
 
 def with_key_bias(found: Restoration) -> Restoration:
-    """The same, with a bias of zeros where the key alone has none."""
+    """The projections, with a bias of zeros where the key alone has none."""
     if [role for role, projection in found.projections.items() if projection.bias is None] != ["key"]:
         return found
     kernel = found.projections["key"].kernel
@@ -209,7 +209,7 @@ def disagreement(projections: Mapping[str, Projection]) -> tuple[str, str] | Non
 
 
 def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
-    """Each as expected against actual."""
+    """What is wrong, each fact as expected against actual."""
     query, key, value, output = (shapes[role] for role in (*INNER, "output"))
     if not all(len(shapes[role]) == 3 for role in INNER) or len(output) < 3 or not all(map(all, shapes.values())):
         yield f"kernels of rank 3 without empty axes expected, found {dict(shapes)}"
@@ -217,7 +217,7 @@ def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
     if key[1] != value[1]:
         yield f"key kernel {key} and value kernel {value} have different heads"
     if query[1] % key[1]:
-        yield f"query kernel {query} has no multiple of the heads of key kernel {key}"
+        yield f"query kernel {query} does not have a multiple of the heads of key kernel {key}"
     if key[2] != query[2]:
         yield f"query kernel {query} and key kernel {key} have different head sizes"
     if output[:2] != (query[1], value[2]):
@@ -257,21 +257,21 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
         compute_dtype=compute_dtype(settings.get("dtype")),
         call_options=config.call_options if config else (),
         cautions=(
-            *([more] if more else subclass_caution(config)),
+            *([more] if more else subclass_caution(config, kind)),
             *found.cautions,
             *([group.doubt] if group.doubt else []),
         ),
         doubt=group.doubt or found.doubt,
-        beyond=more or next(subclass_caution(config), None),
+        beyond=more or next(subclass_caution(config, kind), None),
     )
 
 
-def subclass_caution(config: LayerConfig | None) -> Iterator[str]:
+def subclass_caution(config: LayerConfig | None, kind: str) -> Iterator[str]:
     """A user's subclass may override ``call``; its arrays are those of the base class."""
     if config and (config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES or config.is_own):
         yield (
-            f"its class is {config.title}, not keras.layers.MultiHeadAttention: the four projections are "
-            "converted and proven by MultiHeadAttention's formula; what the class adds in its own code is not"
+            f"its class is {config.title}, not keras.layers.{kind}: the four projections are converted and proven by "
+            f"{kind}'s formula; what the class adds in its own code is not"
         )
 
 

@@ -1,4 +1,4 @@
-"""Which layers are converted: those that were asked for, or all; never fewer in silence."""
+"""Which layers are converted: those that were asked for, or all; never fewer silently."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ OWN_CODE = "Attention of your own code is described with --attention (docs/layer
 
 
 def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[Layer, ...]:
-    """The layers that were asked for; an error where attention would be left out in silence."""
+    """The layers that were asked for; an error where attention would be left out silently."""
     blocking = [item for item in findings.not_converted if item.blocking]
     if isinstance(names, str):
         names = [names]
@@ -54,7 +54,7 @@ def unproven_roles(assumed: Sequence[Layer], layers: Sequence[Layer]) -> str:
     steps = [f"If you know that they are right, name all layers that you want: {every}"]
     sure = [layer.name for layer in others]
     if sure:
-        steps.append(f"To convert only what the file tells, give {layer_options(sure)}")
+        steps.append(f"To convert only what the file shows, use {layer_options(sure)}")
     return f"Layer {listed((layer.name for layer in assumed), 4)}: {assumed[0].doubt}. {'. '.join(steps)}."
 
 
@@ -65,7 +65,7 @@ def refusal(items: Sequence[NotConverted], others: Sequence[Layer]) -> str:
     facts += f"; and {len(items) - len(told)} more layers" if len(items) > len(told) else ""
     steps = list(dict.fromkeys(item.next_step for item in items))[:MOST_STEPS]
     if others:
-        steps.append(f"To convert the rest, give {layer_options([layer.name for layer in others])}")
+        steps.append(f"To convert the rest, use {layer_options([layer.name for layer in others])}")
     return f"{facts[0].upper()}{facts[1:]}. {'. '.join(steps)}."
 
 
@@ -84,7 +84,7 @@ def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     )
     also = f". It also holds {'; '.join(holds)}{rest}" if holds else ""
     return (
-        f"{checkpoint.path}: no attention with weights of its own in it, expected at least one; it holds "
+        f"{checkpoint.path} holds no attention with weights of its own, expected at least one; it holds "
         f"{facts}{also}. {steps}. "
         "`mha-convert inspect` lists everything."
     )
@@ -108,7 +108,7 @@ def select(layers: Sequence[Layer], names: Sequence[str] | None, others: Sequenc
         return tuple(layers)
     if not names:
         raise LayerError(
-            "Layers: an empty list, expected at least one name. Name one, or leave --layer (layers=) out for all."
+            "The list of layers is empty, expected at least one name. Name one, or leave --layer (layers=) out for all."
         )
     by_name = {layer.name: layer for layer in (*others, *layers)}
     unknown = [name for name in names if not isinstance(name, str) or name not in by_name]
@@ -116,5 +116,5 @@ def select(layers: Sequence[Layer], names: Sequence[str] | None, others: Sequenc
         known = ", ".join(layer.name for layer in layers) or "none"
         rest = f"{len(others)} other layer{'s' * (len(others) > 1)}"
         more = f"; `mha-convert inspect` lists {rest}" if others else ""
-        raise LayerError(f"Layer '{unknown[0]}': not in the file. Its attention layers are: {known}{more}.")
+        raise LayerError(f"Layer '{unknown[0]}' is not in the file. Its attention layers are: {known}{more}.")
     return tuple(by_name[name] for name in dict.fromkeys(names))

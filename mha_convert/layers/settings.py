@@ -1,7 +1,7 @@
 """Settings of a Keras class as rows, and the one checker that reads them from a configuration.
 
 A value that a setting cannot have is refused, and so is a setting that a plain layer's class does not have: what the
-file says of a layer must not be lost in silence.
+file says of a layer must not be lost silently.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,7 +53,7 @@ class Fault:
 
 
 def is_switch(value: Any) -> bool:
-    """True or False."""
+    """Whether it is true or false."""
     return isinstance(value, bool)
 
 
@@ -73,19 +73,19 @@ def is_rate(value: Any) -> bool:
 
 
 def is_positive(value: Any) -> bool:
-    """A finite number above 0."""
+    """Whether it is a finite number above 0."""
     return type(value) in (int, float) and 0 < value < float("inf")
 
 
 def is_axes(value: Any) -> bool:
-    """An axis, or a list of some that differ."""
+    """Whether it is an axis, or a list of different ones."""
     axes = value if isinstance(value, list) else [value]
     are_axes = 0 < len(axes) <= 32 and all(type(axis) is int and -32 <= axis < 32 for axis in axes)
     return are_axes and len(set(axes)) == len(axes)
 
 
 def switch(name: str, default: bool = False, *, may_be_null: bool = False) -> Setting:
-    """True or False."""
+    """A setting that is true or false."""
     return Setting(name=name, is_valid=is_switch, expected="true or false", default=default, may_be_null=may_be_null)
 
 

@@ -29,7 +29,7 @@ def has_several_widths(layer: Any) -> bool:
     return not layer.query_features == layer.key_features == layer.value_features
 
 
-LINEAR = "Give --layout linear, whose module computes it"
+LINEAR = "Use --layout linear, whose module computes it"
 
 GROUPED = Refusal(
     lambda layer: layer.num_key_value_heads != layer.num_heads,

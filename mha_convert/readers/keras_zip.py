@@ -48,7 +48,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         with open_binary(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             if WEIGHTS not in names:
-                raise ReadError(f"{path}: {missing_weights(names)}")
+                raise ReadError(f"{path} {missing_weights(names)}")
             for name in (CONFIG, WEIGHTS, METADATA):
                 check_member(archive, name, path)
             checksum = archive.getinfo(WEIGHTS).CRC
@@ -56,7 +56,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
             metadata = parse_json(small_member(archive, METADATA, path), path, METADATA) if METADATA in names else {}
             image = weights_image(archive, file, path)
     except OSError as error:
-        raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the disk, or copy it again.") from error
+        raise ReadError(f"{path} cannot be read: {reason(error)}. Check the disk, or copy it again.") from error
     except (*DAMAGED_ZIP, NotImplementedError, RuntimeError) as error:
         raise ReadError(
             f"{path}: its zip archive is damaged: where a member should begin, there is none. {COPY_AGAIN}"
@@ -106,10 +106,10 @@ def check_member(archive: zipfile.ZipFile, name: str, path: Path) -> None:
     """
     found = [member for member in archive.infolist() if member.orig_filename.split("\0")[0] == name]
     if len(found) > 1 or (name != METADATA and not found):
-        raise ReadError(f"{path}: holds '{name}' {len(found)} times, expected once. Save the model again.")
+        raise ReadError(f"{path} holds '{name}' {len(found)} times, expected once. Save the model again.")
     for member in found:
         if member.flag_bits & ENCRYPTED:
-            raise ReadError(f"{path}: {name} is encrypted. Unzip it with its password, and give the folder.")
+            raise ReadError(f"{path}: {name} is encrypted. Unzip it with its password, and pass the folder.")
         if stat.S_ISLNK(member.external_attr >> 16):
             raise ReadError(f"{path}: {name} is a link to another file, which is not followed. Save the model again.")
         if member.orig_filename != name:
@@ -118,7 +118,7 @@ def check_member(archive: zipfile.ZipFile, name: str, path: Path) -> None:
             method = zipfile.compressor_names.get(member.compress_type, "unknown")  # type: ignore[attr-defined]
             raise ReadError(
                 f"{path}: {name} is compressed with method {member.compress_type} ({method}), expected none or "
-                "deflate. Unzip it and give the folder."
+                "deflate. Unzip it and pass the folder."
             )
 
 
@@ -143,7 +143,7 @@ def small_member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
 
 
 def weights_image(archive: zipfile.ZipFile, file: IO[bytes], path: Path) -> Hdf5Image:
-    """Where the HDF5 member lies; a deflated one (a zip made by hand) is inflated where it is read."""
+    """Where the HDF5 member is; a deflated one (a zip made by hand) is inflated where it is read."""
     member = archive.getinfo(WEIGHTS)
     if member.file_size > limits().ratio * max(member.compress_size, 1):
         raise ReadError(

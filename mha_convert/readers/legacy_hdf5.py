@@ -52,6 +52,7 @@ def accepts(probe: Probe) -> bool:
 
 def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for damage, and for what an aborted save left behind."""
+    # What the file holds: the model's JSON, the weights that layers list, and arrays that none lists.
     with Hdf5Image(path).open() as root:
         whole = root.holds("model_weights")
         top = as_group(root, "model_weights") if whole else root
@@ -68,16 +69,19 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
         others = (*(array.variable("optimizer") for array in slots), *strays)
     model = None if model is None else with_names(model, listed)
     version = version if isinstance(version, str) else None
+    # The weights as a tree of layers, named by the JSON.
     sorter = Tree(model or {}, found)
     owners = [sorter.owner(item) for item in found]
     tree = sorter.build(found, owners)
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
+    # Whether JSON and arrays are of the same model.
     check_fits(own, architecture, path)
     check_holds_attention(own, model or {}, path, repeats_shared_layers=True)
     if architecture is None:
         holding = [group for group in own.children.values() if any(inner.variables for inner in group.walk())]
         check_names_all(model or {}, [group.name for group in holding if group.config is None], path)
     check_units(own, path)
+    # Whether names and order agree, by which Keras loads.
     conflicts = [*listed_otherwise(found, model or {}), *nested_otherwise(found, owners, sorter.entries)]
     notes = (
         *refuse_or_tell(conflicts, path, is_separate=architecture is not None),
@@ -106,7 +110,7 @@ def with_empty(tree: Group, names: list[str]) -> Group:
 
 
 def with_names(model: Json, listed: Sequence[str]) -> Json:
-    """The model's JSON, in which layers without a name have the ones that the file lists beside all others."""
+    """The model's JSON, in which layers without a name have the ones that the file lists besides all others."""
     layers = child_layers(model)
     nameless = [number for number, layer in enumerate(layers) if is_nameless(layer)]
     known = {layer_config(layer).name for layer in layers}
@@ -122,7 +126,7 @@ def with_names(model: Json, listed: Sequence[str]) -> Json:
 def own_model(config: object, path: Path) -> Json:
     """The model's JSON in the attribute ``model_config``."""
     if not isinstance(config, str):
-        raise ReadError(f"{path}: its model_config is {kind_of(config)}, no text. Save the model again.")
+        raise ReadError(f"{path}: its model_config is {kind_of(config)}, not text. Save the model again.")
     if not config.isascii() and config != config.encode("utf-8", "replace").decode():
         raise ReadError(f"{path}: its model_config is not UTF-8 text. The file is damaged; copy or download it again.")
     return checked_model(parse_json(config, path, "attribute model_config"), path)
@@ -133,7 +137,7 @@ def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
     layers = names_in(top, "layer_names")
     if layers is None:
         raise ReadError(
-            f"{top.place}: has no attribute layer_names. The file was not written to its end; save the model again."
+            f"{top.place} has no attribute layer_names. The file was not written to its end; save the model again."
         )
     layers = [*layers, *([TOP_LEVEL] if top.holds(TOP_LEVEL) else [])]
     refuse_aborted_save(top, layers)
@@ -175,7 +179,7 @@ def names_in(group: Hdf5Group, attribute: str) -> list[str] | None:
     names = group.attribute(attribute)
     if names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         return names
-    raise ReadError(f"{group.place}: its {attribute} is no list of names. The file is damaged; copy it again.")
+    raise ReadError(f"{group.place}: its {attribute} is not a list of names. The file is damaged; copy it again.")
 
 
 def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
@@ -222,7 +226,7 @@ class Tree:
         """Names of the layers that own a weight, outermost first.
 
         Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
-        layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
+        layer's own name. Layers of nested models are flat under the outermost layer: the configuration says where
         they belong.
         """
         scopes = tuple(item.weight.split("/")[:-1])
@@ -252,7 +256,7 @@ class Tree:
         return layer_config(entry) if entry else None
 
     def own_name_ends(self, layer: str, scopes: LayerPath) -> int:
-        """How many scopes are the layer's own name and those around it, and not what lies in the layer.
+        """How many scopes are the layer's own name and those around it, and not what is in the layer.
 
         A layer in a model may have the model's name, and so may a projection in it (a model ``query`` that holds
         ``attn/query`` and ``attn/key``).
@@ -266,11 +270,11 @@ class Tree:
         following = self.following[layer]
         behind = following[scopes[:end]]
         is_around = all(len(following[scopes[:size]]) == 1 for size in range(1, end)) if start else True
-        is_projected = not start and len(following[()]) > 1 and behind >= set(PROJECTIONS)  # beside other layers
+        is_projected = not start and len(following[()]) > 1 and behind >= set(PROJECTIONS)  # next to other layers
         return end if is_around and not is_projected and self.has_all(layer, scopes[:end]) else 0
 
     def has_all(self, layer: str, front: LayerPath) -> bool:
-        """Whether all names behind ``front`` are layers of the model ``layer``, where it lists layers."""
+        """Whether all names after ``front`` are layers of the model ``layer``, where it lists layers."""
         if layer not in self.lists:
             return True
         if (layer, front) not in self.listed:

@@ -8,7 +8,7 @@ from ..files.locations import is_link_out, is_remote
 
 
 def refuse_links_out(folder: Path, *files: Path) -> None:
-    """Each file lies in ``folder``, whatever links lead to it, or in the cache that the folder belongs to.
+    """Each file is in ``folder``, whatever links lead to it, or in the cache that the folder belongs to.
 
     Raises:
         ReadError: one does not; it was not opened.
@@ -19,5 +19,5 @@ def refuse_links_out(folder: Path, *files: Path) -> None:
         if is_link_out(folder, file):
             raise ReadError(
                 f"{folder}: its '{file.name}' is a link to a file elsewhere, which is not followed. "
-                "Copy the file into the folder, or give --trust (trust=True)."
+                "Copy the file into the folder, or use --trust (trust=True)."
             )

@@ -34,9 +34,9 @@ def read_layer(layer: Any) -> Checkpoint:
             own[path[-1]] = as_variable(path, weight)
         else:
             places = f"'{'/'.join(owner)}' and '{'/'.join(path[:-2])}'"
-            raise LayerError(f"{title}: holds several layers, {places}, expected one. Give one of them.")
+            raise LayerError(f"{title} holds several layers, {places}, expected one. Pass one of them.")
     if len(weights) != len(layer.weights):
-        raise LayerError(f"{title}: two of its weights have one path, expected one layer. Give one of its layers.")
+        raise LayerError(f"{title}: two of its weights have one path, expected one layer. Pass one of its layers.")
     groups = {
         role: Group(path=role, name=role, config=adapter_config(layer, role), variables=variables)
         for role, variables in children.items()
@@ -49,20 +49,20 @@ def refuse_others(layer: Any, title: str) -> None:
     """Whatever is no single layer of Keras is named, with the way on."""
     if isinstance(layer, str | os.PathLike):
         raise LayerError(
-            f"'{layer}': is a path, expected a layer in memory. Give it to convert_file, or a layer of "
+            f"'{layer}' is a path, expected a layer in memory. Pass it to convert_file, or a layer of "
             "the loaded model here."
         )
     if not is_of_keras(layer):
         raise LayerError(
-            f"{title}: is not a layer of Keras ({type(layer).__module__}.{title}). "
-            "Give a built keras.layers.MultiHeadAttention."
+            f"{title} is not a layer of Keras ({type(layer).__module__}.{title}). "
+            "Pass a built keras.layers.MultiHeadAttention."
         )
     if isinstance(layer, type):
-        raise LayerError(f"{layer.__name__}: is the class, expected a built layer. Give the layer itself.")
+        raise LayerError(f"{layer.__name__} is the class, expected a built layer. Pass the layer itself.")
     if hasattr(layer, "layers"):
-        raise LayerError(f"{title}: is a model, expected one layer. Give one of its layers, model.get_layer(name).")
+        raise LayerError(f"{title} is a model, expected one layer. Pass one of its layers, model.get_layer(name).")
     if not hasattr(layer, "weights"):
-        raise LayerError(f"{title}: is not a layer. Give a built keras.layers.MultiHeadAttention.")
+        raise LayerError(f"{title} is not a layer. Pass a built keras.layers.MultiHeadAttention.")
 
 
 def is_of_keras(layer: Any) -> bool:
@@ -74,14 +74,14 @@ def is_of_keras(layer: Any) -> bool:
 def no_weights(layer: Any, title: str) -> str:
     """Why a layer has none, and the next step: only attention that is not built yet is to be called."""
     if not any(WORD in base.__name__ for base in type(layer).__mro__):
-        return f"{title}: is not an attention layer, and has no weights. Give a built keras.layers.MultiHeadAttention."
+        return f"{title} is not an attention layer, and has no weights. Pass a built keras.layers.MultiHeadAttention."
     if getattr(layer, "built", False):
         return (
-            f"{title}: has no weights of its own, so there is nothing to convert. "
+            f"{title} has no weights of its own, so there is nothing to convert. "
             "Call torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=1.0) instead."
         )
     return (
-        f"{title}: has no weights, expected a built keras.layers.MultiHeadAttention. "
+        f"{title} has no weights, expected a built keras.layers.MultiHeadAttention. "
         "Call the layer once on inputs of the right widths."
     )
 
@@ -107,7 +107,7 @@ def as_array(weight: Any) -> Array:
 
 
 def adapter_config(layer: Any, role: str) -> LayerConfig | None:
-    """What a projection knows of its LoRA adapters; the layer's own configuration does not tell their alpha."""
+    """What a projection knows of its LoRA adapters; the layer's own configuration does not say their alpha."""
     part = next((part for part in getattr(layer, "_layers", ()) if part.name == role), None)
     alpha = getattr(part, "lora_alpha", None)
     return None if alpha is None else LayerConfig(name=role, class_name="EinsumDense", settings={"lora_alpha": alpha})

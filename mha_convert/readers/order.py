@@ -33,7 +33,7 @@ LayerPath = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Listed:
-    """A weight that a layer of ``.h5`` lists; ``offset`` is where its numbers lie in the file, if in one piece."""
+    """A weight that a layer of ``.h5`` lists; ``offset`` is where its numbers are in the file, if in one piece."""
 
     layer: str
     weight: str
@@ -66,12 +66,12 @@ def refuse_or_tell(conflicts: Sequence[Conflict], path: Path, *, is_separate: bo
     if not is_separate:
         raise ReadError(
             f"{path}: its configuration's order says that {first.where} is '{order}', the name in the file "
-            f"says '{name}'{also}. Keras goes by the order and would take '{name}' for '{order}'. {CHANGED}"
+            f"says '{name}'{also}. Keras loads by order and would use '{name}' as '{order}'. {CHANGED}"
         )
     return [
         f"The configuration lists its layers in another order than the file: {first.where} is '{name}' in "
-        f"the file, '{order}' by the order{also}. They are converted by their names; Keras' own load_weights goes by "
-        "the order and would exchange them."
+        f"the file, '{order}' by the order{also}. They are converted by their names; Keras' own load_weights loads by "
+        "order and would swap them."
     ]
 
 
@@ -136,7 +136,7 @@ def nested_otherwise(
         entries: the configuration's layers, in its order.
 
     What is trained comes before what is frozen. Layers with more than kernels and biases (adapters, scales) are left
-    out: which of their variables are trained, the file does not tell.
+    out: which of their variables are trained, the file does not say.
     """
     order = {place: number for number, place in enumerate(entries)}
     for _, items in groupby(zip(found, owners, strict=True), key=lambda pair: pair[0].layer):
@@ -186,7 +186,7 @@ def exchanged_weights(
         that only looks like Keras' own, as the file has no configuration.
 
     Raises:
-        ReadError: nothing explains it, or the arrays still lie in the file in Keras' order, so the list was changed.
+        ReadError: nothing explains it, or the arrays still are in the file in Keras' order, so the list was changed.
     """
     for layer, kinds in weights_of_attention(found, owners, entries).items():
         numbers = [number for items in kinds.values() for number, _ in items]
@@ -202,12 +202,12 @@ def exchanged_weights(
         is_explained = all(map(may_be_frozen, kinds.values())) and not all(map(lie_in_order, kinds.values()))
         if entries and not is_explained:
             raise ReadError(
-                f"{path}: l{fact}. Keras goes by the order and would take '{by_name}' for '{by_order}', the names "
+                f"{path}: l{fact}. Keras loads by order and would use '{by_name}' as '{by_order}', the names "
                 f"say otherwise. {CHANGED}"
             )
         yield (
             f"L{fact}, as it does where some of them are frozen or have LoRA adapters. They are converted by their "
-            "names; Keras itself loads a .h5 by the order, and would exchange or refuse them."
+            "names; Keras itself loads a .h5 by order, and would swap or refuse them."
         )
 
 
@@ -240,7 +240,7 @@ def may_be_frozen(items: Sequence[tuple[int, Listed]]) -> bool:
 
 
 def lie_in_order(items: Sequence[tuple[int, Listed]]) -> bool:
-    """Whether the arrays lie in the file in the order in which Keras makes them; it writes them as it lists them."""
+    """Whether the arrays are in the file in the order in which Keras makes them; it writes them as it lists them."""
     offsets = [item.offset for _, item in sorted(items, key=lambda pair: pair[0])]
     known = [offset for offset in offsets if offset is not None]
     return len(known) == len(offsets) and known == sorted(known)

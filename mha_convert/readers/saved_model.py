@@ -59,7 +59,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     folder = path if path.is_dir() else path.parent
     if not is_file(folder / GRAPH_FILE):
         raise ReadError(
-            f"{folder}: holds {TEXT_FILE}, a SavedModel as text, which is not read. Save it as {GRAPH_FILE}."
+            f"{folder} holds {TEXT_FILE}, a SavedModel as text, which is not read. Save it as {GRAPH_FILE}."
         )
     prefix = folder.joinpath(*VARIABLES)
     if not has_index(prefix):
@@ -97,9 +97,9 @@ def content(path: Path) -> bytes:
     """A protobuf file, bounded."""
     size = size_of(path)
     if not size:
-        raise ReadError(f"{path}: is empty. Copy or download the folder again.")
+        raise ReadError(f"{path} is empty. Copy or download the folder again.")
     if size >= PROTOBUF:  # no option lifts what is protobuf's own
-        raise ReadError(f"{path}: is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again.")
+        raise ReadError(f"{path} is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again.")
     return fetch(path, 0, size).tobytes()
 
 
@@ -108,7 +108,7 @@ def first_graph(folder: Path) -> Any:
     refuse_links_out(folder, folder / GRAPH_FILE, folder / METADATA_FILE)
     message = parse("SavedModel", content(folder / GRAPH_FILE), folder / GRAPH_FILE, "the SavedModel")
     if not message.meta_graphs or not message.meta_graphs[0].HasField("meta_info_def"):
-        raise ReadError(f"{folder / GRAPH_FILE}: holds no graph. The file is damaged; copy or download it again.")
+        raise ReadError(f"{folder / GRAPH_FILE} holds no graph. The file is damaged; copy or download it again.")
     return message.meta_graphs[0]
 
 
@@ -170,7 +170,7 @@ def same_objects(saved: Sequence[Any], objects: Sequence[Object]) -> Iterator[tu
 
 
 def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[int, int]) -> dict[int, Names]:
-    """Where the operation stands that reads a variable, by object: ``attn/query`` of ``model/attn/query/Cast/Read…``.
+    """Where the operation is that reads a variable, by object: ``attn/query`` of ``model/attn/query/Cast/Read…``.
 
     Keras 3 does not make variables' names unique; those of operations are. Of several (a layer that is called twice)
     the first by name is taken, so that all variables of a layer agree.
@@ -192,9 +192,9 @@ def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[in
 
 
 def layer_of(operation: str, full_name: str) -> Names:
-    """The layer's place in the name of an operation, without the model in front and the operation behind.
+    """The layer's place in the name of an operation, without the model in front and the operation after.
 
-    A projection is the innermost layer: layers and models around it may be called like one. Behind it stands what
+    A projection is the innermost layer: layers and models around it may be called like one. After it is what
     reads the variable, a name or two, or three of an einsum.
     """
     parts = operation.split("/")[1:-1]

@@ -95,7 +95,7 @@ def describe(
 def find_prefix(path: Path) -> tuple[Path, tuple[str, ...]]:
     """The checkpoint that ``path`` means, and a note where there was a choice.
 
-    The file ``checkpoint`` may name any path; only a file beside it is ever opened.
+    The file ``checkpoint`` may name any path; only a file next to it is ever opened.
     """
     if path.is_dir() and not has_index(path):
         return latest(path)
@@ -115,21 +115,21 @@ def latest(folder: Path) -> tuple[Path, tuple[str, ...]]:
         if len(present) == 1:
             return folder / present[0], ()
         raise ReadError(
-            f"{folder}: holds {len(present)} checkpoints ({listed}), and no file '{STATE_FILE}' says which is the "
-            f"latest. Give one of them, as {folder}/NAME."
+            f"{folder} holds {len(present)} checkpoints ({listed}), and no file '{STATE_FILE}' says which is the "
+            f"latest. Pass one of them, as {folder}/NAME."
         )
     named = named_in(folder / STATE_FILE)
     name = re.split(r"[/\\]", named)[-1]
     if not named:
-        raise ReadError(f"{folder / STATE_FILE}: names no checkpoint. Give the checkpoint itself, as {folder}/NAME.")
+        raise ReadError(f"{folder / STATE_FILE} names no checkpoint. Pass the checkpoint itself, as {folder}/NAME.")
     if name not in present:
         raise ReadError(
-            f"{folder / STATE_FILE}: names '{named}', expected a checkpoint beside it; the folder holds "
-            f"{listed or 'none'}. Give the checkpoint itself, as {folder}/NAME."
+            f"{folder / STATE_FILE} names '{named}', expected a checkpoint next to it; the folder holds "
+            f"{listed or 'none'}. Pass the checkpoint itself, as {folder}/NAME."
         )
     notes = [f"The folder holds {len(present)} checkpoints ({listed}); '{name}' is the latest."] if present[1:] else []
     if name != named:
-        notes.append(f"The file '{STATE_FILE}' names '{named}'; '{name}' beside it was taken.")
+        notes.append(f"The file '{STATE_FILE}' names '{named}'; '{name}' next to it was used.")
     return folder / name, tuple(notes)
 
 

@@ -1,6 +1,6 @@
 """``.weights.h5`` files: ``model.save_weights`` of Keras 3 (and 2.12 and later).
 
-They hold no configuration; that may come from a JSON beside them.
+They hold no configuration; that may come from a JSON next to them.
 """
 
 import re
@@ -22,7 +22,7 @@ SHARD = re.compile(r"(.+)_\d{5}\.weights\.h5")
 
 
 def parts(names: Collection[str]) -> frozenset[str]:
-    """Shards whose index is beside them."""
+    """Shards whose index is next to them."""
     shards = (SHARD.fullmatch(name) for name in names)
     return frozenset(shard[0] for shard in shards if shard and shard[1] + INDEX_END in names)
 
@@ -33,7 +33,7 @@ def accepts(probe: Probe) -> bool:
 
 
 def index_of_shard(path: Path) -> Path | None:
-    """The index beside ``path`` that this file is one shard of."""
+    """The index next to ``path`` that this file is one shard of."""
     shard = SHARD.fullmatch(path.name)
     index = path.with_name(shard[1] + INDEX_END) if shard else None
     return index if index and is_file(index) else None
@@ -43,7 +43,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
     """Describe the weights; raises ``ReadError`` for a damaged file, and for one shard of several."""
     if index := index_of_shard(path):
         raise ReadError(
-            f"{path}: is one shard of '{index.name}' beside it, and holds a part of the weights. "
-            "Give that file, or the folder."
+            f"{path} is one shard of '{index.name}' next to it, and holds a part of the weights. "
+            "Pass that file, or the folder."
         )
     return read_weights([Hdf5Image(path)], path=path, format=FORMAT, keras_version=None, architecture=architecture)

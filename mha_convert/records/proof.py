@@ -44,7 +44,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """False for NaN, too."""
+        """Whether the difference is within its bound; False for NaN."""
         return self.relative <= self.bound
 
 
@@ -84,5 +84,5 @@ class Conversion:
 
     @property
     def described(self) -> tuple[str, ...]:
-        """Layers that are proven as a user's row describes them: nothing in the file tells that the row is right."""
+        """Layers that are proven as a user's row describes them: nothing in the file says that the row is right."""
         return tuple(item.layer.name for item in self.plan.layers if item.layer.row is not None)

@@ -47,9 +47,9 @@ class Variable:
 class LayerConfig:
     """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data.
 
-    ``registered_name`` is ``package>Class``, ``module`` where the class lives, as far as the file tells. ``is_own``
+    ``registered_name`` is ``package>Class``, ``module`` where the class lives, as far as the file says. ``is_own``
     is True for a class that somebody wrote, which may have the name of one of Keras'.
-    ``input_widths`` are those that attention was built for, by "query", "key", "value", as far as the file tells.
+    ``input_widths`` are those that attention was built for, by "query", "key", "value", as far as the file says.
     ``call_options`` are the masks that the model's graph gives the layer when it calls it.
     """
 
@@ -80,7 +80,7 @@ class Group:
     """One layer's place in a file: its own variables by name, and the layers inside it.
 
     ``path`` is the place in the file, ``name`` the name that people know: the user's layer names where the file
-    has them, attribute names inside custom layers. ``doubt`` says why the arrays may not be what they are taken for.
+    has them, attribute names inside custom layers. ``doubt`` says why the arrays may not be what they seem.
     """
 
     path: str
@@ -123,7 +123,7 @@ class Checkpoint:
     ``repeats_shared_layers`` is True for formats that store a layer once for each model that uses it. ``check()``
     reads the whole file against its checksums, where the format has any, and raises ``ReadError``.
     ``has_layer_names`` is False where groups are called after classes or numbers instead of the user's layers.
-    ``files`` are those that were read, as they were before; files behind a URL are not among them.
+    ``files`` are those that were read, as they were before; files at a URL are not among them.
     """
 
     path: str

@@ -73,7 +73,7 @@ def heading(source: str, target: str, is_renamed: bool) -> str:
 
 
 def docstring(text: str) -> str:
-    """The text as a docstring, whatever stands in it: backslashes and three quotes are escaped."""
+    """The text as a docstring, whatever is in it: backslashes and three quotes are escaped."""
     escaped = re.sub(r'\\|"""', lambda found: "".join(f"\\{character}" for character in found[0]), text)
     return f'"""{escaped}"""'
 

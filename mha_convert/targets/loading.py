@@ -25,7 +25,7 @@ def load_modules(target: str | os.PathLike[str]) -> "dict[str, nn.Module]":
     """Every layer of a target as a module in evaluation mode, by its Keras name; needs the target alone.
 
     A layer that fits the stock class is a ``torch.nn.MultiheadAttention``; the others are of ``mha_convert.modules``
-    and are called alike, batch first: ``output, weights = module(query, key, value)``.
+    and are called in the same way, batch first: ``output, weights = module(query, key, value)``.
 
     Raises:
         ReadError: the target is missing, damaged, not one of ours, or its description does not fit its tensors.
@@ -77,7 +77,7 @@ def faults_of_tensors(
     """Where the stored tensors are not those of the module: exactly its shapes, and one dtype that a target has."""
     surplus = [name for name in layer.keys if name not in keys]
     if surplus:
-        yield f"it has a key for '{surplus[0]}', which its module does not take"
+        yield f"it has a key for '{surplus[0]}', which its module does not have"
     dtypes = set()
     for name, tensor in module.state_dict().items():
         key, shape = keys[name], tuple(tensor.shape)
@@ -105,7 +105,7 @@ def refuse_shared(stored: Target, keys: Mapping[str, Mapping[str, str]]) -> None
 
 
 def refuse_unowned(stored: Target, description: TargetDescription, keys: Mapping[str, Mapping[str, str]]) -> None:
-    """A tensor among a layer's own that its module does not take would be left out in silence.
+    """A tensor among a layer's own that its module does not take would be left out silently.
 
     Tensors elsewhere are another's: a target may be merged into a larger state_dict.
     """
@@ -114,7 +114,7 @@ def refuse_unowned(stored: Target, description: TargetDescription, keys: Mapping
     for layer in description.layers:
         found = [] if layer.keys else [key for key in left if key.startswith(layer.prefix)]
         if found:
-            raise refusal(stored, layer.name, f"beside its tensors lies '{found[0]}', which it does not take")
+            raise refusal(stored, layer.name, f"among its tensors is '{found[0]}', which its module does not have")
 
 
 def load_layer(name: str, module: "nn.Module", keys: Mapping[str, str], stored: Target) -> "nn.Module":

@@ -87,7 +87,7 @@ def parse_description(text: str | None, path: Path) -> TargetDescription:
     """
     if not text:
         raise ReadError(
-            f"{path}: has no description of mha-convert in it. Give a file that `mha-convert convert` wrote."
+            f"{path} has no description of mha-convert in it. Pass a file that `mha-convert convert` wrote."
         )
     if len(text) > MOST_TEXT or sum(map(text.count, "[{,")) > MOST_PARTS:
         raise ReadError(
@@ -160,7 +160,7 @@ def refuse_constant(name: str) -> None:
 
 
 def refuse_twice(what: str, words: Sequence[str]) -> None:
-    """An error for the first that is there before."""
+    """Raise for the first word that is in the list twice."""
     seen: set[str] = set()
     for item in words:
         if item in seen:
@@ -171,7 +171,7 @@ def refuse_twice(what: str, words: Sequence[str]) -> None:
 def differences(text: str, plan: Plan, source: Checkpoint) -> Iterator[str]:
     """Where a target says of itself something else than ``plan`` does, each as actual against expected.
 
-    The whole text counts but ``ORIGIN``, and Keras' class where the source does not tell it. That prefixes and keys are
+    The whole text counts but ``ORIGIN``, and Keras' class where the source does not say it. That prefixes and keys are
     the target's is shown by the tensors that are there.
 
     Args:

@@ -27,7 +27,7 @@ class Kind:
 
 
 def is_whole(value: Any) -> bool:
-    """A number that counts; True is none."""
+    """Whether it is a whole number, which ``True`` is not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -54,7 +54,7 @@ def are_sizes(value: Any, longest: int) -> bool:
 
 
 def is_axes(value: Any, longest: int) -> bool:
-    """Whether the numbers are different axes behind the batch."""
+    """Whether the numbers are different axes after the batch."""
     return (
         isinstance(value, list)
         and 1 <= len(value) <= MOST_AXES

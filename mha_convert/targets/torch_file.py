@@ -1,6 +1,6 @@
 """``.pt``: a plain ``state_dict`` that ``torch.load(weights_only=True)`` reads and ``load_state_dict`` takes.
 
-PyTorch keeps a ``_metadata`` beside every state_dict; the target's own description is an entry in it, and
+PyTorch keeps a ``_metadata`` next to every state_dict; the target's own description is an entry in it, and
 ``load_state_dict`` passes it over. ``torch.save`` needs all tensors in memory once.
 """
 
@@ -88,11 +88,11 @@ def open_target(path: Path) -> Target:
         state = read_saved(path)
     except DamageError as error:
         raise ReadError(
-            f"{path}: is no state_dict that torch.load(weights_only=True) reads: {error}. Convert again."
+            f"{path} is not a state_dict that torch.load(weights_only=True) reads: {error}. Convert again."
         ) from error
     wrong = fault_of(state)
     if wrong:
-        raise ReadError(f"{path}: {wrong}, expected a plain state_dict of tensors. Convert again.")
+        raise ReadError(f"{path} {wrong}, expected a plain state_dict of tensors. Convert again.")
 
     @cache
     def numbers() -> "dict[str, torch.Tensor]":
@@ -135,7 +135,7 @@ def kind_of(value: Any) -> str:
 
 
 def description_of(metadata: Any) -> str | None:
-    """The target's own text, an entry in what PyTorch keeps beside a ``state_dict``."""
+    """The target's own text, an entry in what PyTorch keeps next to a ``state_dict``."""
     entry = (metadata or {}).get(DESCRIPTION)
     text = entry.get("text") if isinstance(entry, dict) else None
     return text if isinstance(text, str) else None
@@ -155,7 +155,7 @@ def load(path: Path, described: "Mapping[str, SavedTensor]") -> "dict[str, torch
         found = {key: (tuple(tensor.shape), name_of_dtype(tensor)) for key, tensor in state.items()}
     except (*FAULTS, pickle.UnpicklingError) as error:
         raise ReadError(
-            f"{path}: is no state_dict that torch.load(weights_only=True) reads ({type(error).__name__}). "
+            f"{path} is not a state_dict that torch.load(weights_only=True) reads ({type(error).__name__}). "
             "Convert again."
         ) from error
     if found != {key: (tensor.shape, tensor.dtype) for key, tensor in described.items()}:

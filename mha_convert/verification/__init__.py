@@ -33,7 +33,7 @@ REFERENCES = ("numpy", "keras")
 NUMPY = "the Keras formula in NumPy (float64)"
 BOUND = 1e-10
 VAGUE = 1e-3  # of the largest value: a comparison that allows more says nothing
-UNPROVEN = "Give --reference none to convert it unproven"
+UNPROVEN = "Use --reference none to convert it unproven"
 OTHERS = ", or the names of the other layers with --layer"
 Progress = Callable[[str, int, int], None]
 
@@ -61,9 +61,9 @@ def verify(plan: Plan, target: Target, *, reference: str = "numpy", on_progress:
         VerificationError: anything differs; the message names the layer, the tensor or case, and the difference.
     """
     if reference not in REFERENCES:
-        raise VerificationError(f"No reference '{reference}'. Choose one of: {', '.join(REFERENCES)}.")
+        raise VerificationError(f"There is no reference '{reference}'. Choose one of: {', '.join(REFERENCES)}.")
     if not plan.layers:
-        raise VerificationError(f"{target.path}: no layer is to be proven, which proves nothing. Convert again.")
+        raise VerificationError(f"{target.path}: there is no layer to prove. Convert again.")
     check_keys(plan, target)
     stored: list[CheckedTensor] = []
     comparisons: list[Comparison] = []
@@ -193,7 +193,7 @@ class LayerProof:
 
     @np.errstate(over="ignore", invalid="ignore")
     def expected(self, maths: Mathematics, calls: Sequence[Any]) -> Expected:
-        """By the formula."""
+        """What the formula says of the calls."""
         return Expected(
             results=maths.formula(self.arrays, calls),
             honest=maths.arithmetic(self.arrays, calls, of_keras=False),

@@ -19,7 +19,7 @@ from ..files.child import python
 from ..records.layer import Layer
 from ..records.source import Array
 
-INSTALL = "Install it with `pip install keras tensorflow`, or take --reference numpy"
+INSTALL = "Install it with `pip install keras tensorflow`, or use --reference numpy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class GenuineKeras:
         return self.process
 
     def hear(self, process: subprocess.Popen[str]) -> dict[str, Any]:
-        """One line from the process; its end is an error that tells what it said last."""
+        """One line from the process; its end is an error that says what it said last."""
         assert process.stdout
         line = process.stdout.readline()
         if not line:
@@ -113,7 +113,7 @@ class GenuineKeras:
         if "error" in heard:
             raise VerificationError(
                 f"Layer '{layer.name}': {self.name} cannot run it: {shortened(heard['error'], 400)}. "
-                "Take --reference numpy, or another Keras version."
+                "Use --reference numpy, or another Keras version."
             )
         with np.load(heard["answer"]) as found:
             names = dict.fromkeys(name.partition("/")[2] for name in found.files)

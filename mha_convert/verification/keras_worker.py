@@ -1,6 +1,6 @@
 """Runs genuine Keras; a process of its own, as TensorFlow and torch in one process can crash each other.
 
-Reads a line with the path of a request (``.npz``), writes the answer beside it and prints its path; ends with the
+Reads a line with the path of a request (``.npz``), writes the answer next to it and prints its path; ends with the
 input. A request holds one layer's sizes and arrays, and the inputs of its cases.
 """
 
@@ -96,7 +96,7 @@ def call_with_three(layer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_with_list(layer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The same of a layer that takes a list, and masks for positions only."""
+    """``call_with_three`` for a layer that takes a list, and masks for positions only."""
     arguments = [inputs["query"], inputs["value"], inputs["key"]]
     options: dict[str, Any] = {"use_causal_mask": True} if "causal" in inputs else {}
     if "attends" in inputs and "causal" not in inputs:

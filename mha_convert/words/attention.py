@@ -86,7 +86,7 @@ def explained(item: LayerPlan, source: str) -> Iterator[str]:
 def traps(layer: UnprojectedAttention) -> Iterator[str]:
     """Why outputs differ out of the box."""
     yield "Traps:"
-    yield "  order     Keras: layer([query, value, key]). PyTorch: module(query, key, value); give the key always."
+    yield "  order     Keras: layer([query, value, key]). PyTorch: module(query, key, value); always pass the key."
     yield "  masks     Keras: mask=[query_mask, value_mask], True attends. PyTorch: key_padding_mask, True blocks:"
     yield "            key_padding_mask = ~value_mask. A query_mask sets rows of the output to zero: multiply by it."
     if layer.call_options:

@@ -55,7 +55,7 @@ def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
 
 
 def common_prefix(item: LayerPlan) -> str:
-    """What stands before all keys of a layer; of renamed ones, the parts that they have in common."""
+    """What is before all keys of a layer; of renamed ones, the parts that they have in common."""
     if not item.renamed:
         return item.prefix
     levels = zip(*(key.split(".") for key in item.renamed.values()), strict=False)
@@ -151,9 +151,9 @@ def alignment_as_text(alignment: Alignment) -> Document:
         f"{alignment.source and title(alignment.source)} → like {alignment.like}",
         "",
     ]
-    parts += [Table(("layer", "place in the model", "told by", "num_heads"), rows), ""] if rows else []
+    parts += [Table(("layer", "place in the model", "shown by", "num_heads"), rows), ""] if rows else []
     parts += [
-        f"Beside it, and not filled: {', '.join(pair.place.others[:4])}"
+        f"Next to it, and not filled: {', '.join(pair.place.others[:4])}"
         + (f" and {len(pair.place.others) - 4} more" if len(pair.place.others) > 4 else "")
         for pair in alignment.pairs
         if pair.place.others
@@ -161,12 +161,12 @@ def alignment_as_text(alignment: Alignment) -> Document:
     parts += [f"Without a place: layer '{name}': {why}." for name, why in alignment.left_layers]
     parts += [f"Without a layer: {place.prefix}*" for place in alignment.left_places]
     parts += [f"Note: {note}" for note in alignment.notes]
-    parts.append("No weight tells the number of heads, or in which order a fused qkv has its rows (q, k, v is taken).")
+    parts.append("No weight shows the number of heads, or the order of the rows of a fused qkv (q, k, v is assumed).")
     return parts
 
 
 def evidence(pair: Pair) -> str:
-    """What tells that the two belong together."""
+    """What shows that the two belong together."""
     return "shapes" if pair.alike == 1 else f"shapes, and order among {pair.alike}"
 
 

@@ -14,7 +14,7 @@ from .table import Document, as_plain_text
 
 
 def explanation_as_text(explained: Explanation) -> Document:
-    """What ``explain`` says, layers that are alike once."""
+    """What ``explain`` says, layers that are the same once."""
     return [line for items in alike(explained.plans) for line in explanation(items, arguments(explained))]
 
 

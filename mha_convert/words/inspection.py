@@ -71,7 +71,7 @@ UNKNOWN = {
 
 
 def unknown(checkpoint: Checkpoint) -> list[str]:
-    """What this file does not tell, as keys of ``UNKNOWN``."""
+    """What this file does not say, as keys of ``UNKNOWN``."""
     told = {
         "keras_version": checkpoint.keras_version is not None,
         "backend": checkpoint.backend is not None,
@@ -82,7 +82,7 @@ def unknown(checkpoint: Checkpoint) -> list[str]:
 
 
 def unknown_line(checkpoint: Checkpoint) -> list[str]:
-    """The same for people; nothing where the file tells all."""
+    """A line with what the file does not say; none where it says all."""
     facts = [UNKNOWN[fact] for fact in unknown(checkpoint)]
     return [f"Not in this file: {', '.join(facts)}."] if facts else []
 
@@ -95,7 +95,12 @@ def lookalike_line(item: NotConverted) -> str:
 def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
     """Of the file, and of single layers."""
     facts = told_once((layer.name, caution) for layer in findings.layers for caution in layer.cautions)
-    return [*checkpoint.notes, *(f"{subject}: {fact}." for subject, fact in facts)]
+    return [*checkpoint.notes, *(sentence(subject, fact) for subject, fact in facts)]
+
+
+def sentence(subject: str, fact: str) -> str:
+    """A fact of one layer or several as a note."""
+    return f"{subject[0].upper()}{subject[1:]}: {fact}."
 
 
 HEADINGS = {  # of a file's variables, as they are told

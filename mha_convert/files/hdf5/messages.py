@@ -8,7 +8,7 @@ LENGTH = struct.Struct(">I")
 
 
 def send(out: IO[bytes], message: dict[str, Any], payload: Any = b"") -> None:
-    """One message."""
+    """Send one message."""
     text = json.dumps({**message, "payload": len(payload)}).encode()
     out.write(LENGTH.pack(len(text)) + text)
     out.write(payload)

@@ -172,7 +172,7 @@ def patience(seconds: float) -> float:
 
 
 def exactly(source: IO[bytes], size: int) -> bytes:
-    """``size`` bytes."""
+    """Read ``size`` bytes, no fewer."""
     content = source.read(size)
     if len(content) < size:
         raise EOFError
@@ -180,7 +180,7 @@ def exactly(source: IO[bytes], size: int) -> bytes:
 
 
 def folders() -> list[str]:
-    """Where h5py, NumPy and this package lie; the process sees no other folder."""
+    """Where h5py, NumPy and this package are; the process sees no other folder."""
     specs = [importlib.util.find_spec(name) for name in ("h5py", "numpy")]
     found = [str(Path(spec.origin).parent.parent) for spec in specs if spec and spec.origin]
     return list(dict.fromkeys([*found, str(Path(__file__).parents[3])]))
@@ -191,7 +191,7 @@ def why_ended(code: int, seconds: float) -> tuple[str, str]:
     if code == SILENT:
         return (
             "silent",
-            f"is read by a process that said nothing for {patience(seconds):.0f} s, and may have been stopped",
+            f"was read by a process that said nothing for {patience(seconds):.0f} s, and may have been stopped",
         )
     if hasattr(signal, "SIGXCPU") and code in (-signal.SIGXCPU, -signal.SIGKILL):
         return "limit", f"takes the HDF5 library more than {seconds:.0f} s to read"

@@ -22,7 +22,7 @@ import h5py
 from .messages import receive, send
 from .structure import DAMAGED, Refusal, array, refused, tree
 
-PAGE, PAGES_KEPT = 8 << 10, 1024  # of the file's structure, which lies scattered between the arrays
+PAGE, PAGES_KEPT = 8 << 10, 1024  # of the file's structure, which is scattered between the arrays
 CODECS = ("ascii", "latin-1", "utf-8")  # that h5py uses
 OPEN_FOR_WRITING = b"\1"
 MOST = 1 << 20  # bytes of a request
@@ -96,7 +96,7 @@ def answer(image: Image, request: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     except EOFError:
         raise
     except Exception:
-        return {"refused": {**refused(DAMAGED, "its HDF5 structure is damaged"), "place": ""}}, b""
+        return {"refused": {**refused(DAMAGED, "has a damaged structure"), "place": ""}}, b""
 
 
 def open_file(image: Image) -> Any:
@@ -112,7 +112,7 @@ def open_file(image: Image) -> Any:
         cut = re.search(r"truncated file: eof = (\d+).*stored_eof = (\d+)", str(error))
         if cut:
             raise Refusal(DAMAGED, f"has {cut[1]} bytes of HDF5, its header says {cut[2]}: it was cut off") from error
-        raise Refusal(DAMAGED, "its HDF5 header is damaged") from error
+        raise Refusal(DAMAGED, "has a damaged header") from error
 
 
 def close_files() -> IO[str] | None:

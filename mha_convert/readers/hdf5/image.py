@@ -1,4 +1,4 @@
-"""An HDF5 file as readers need it: groups, their attributes, and where arrays lie.
+"""An HDF5 file as readers need it: groups, their attributes, and where arrays are.
 
 Keras' datasets are contiguous and unfiltered, and a ``.keras`` zip stores its HDF5 member uncompressed, so an array
 is a view into a memory map of the user's file. The structure, and whatever is stored otherwise, is read by a process
@@ -37,12 +37,12 @@ def refusal(path: Path, refused: Mapping[str, str], subject: str = "") -> ReadEr
     """The error for what is wrong with an object, or with the whole file."""
     place = subject or f"'{refused['place']}'" if refused.get("place") or subject else "its HDF5 data"
     next_step = way_on() if refused["kind"] == "limit" else NEXT_STEPS[refused["kind"]]
-    return ReadError(f"{path}: {place}: {refused['fact']}. {next_step}.")
+    return ReadError(f"{path}: {place} {refused['fact']}. {next_step}.")
 
 
 @dataclass(frozen=True)
 class Hdf5Image:
-    """Where an HDF5 file lies: a window of ``path``, or the ``content`` of a compressed zip member."""
+    """Where an HDF5 file is: a window of ``path``, or the ``content`` of a compressed zip member."""
 
     path: Path
     start: int = 0
@@ -59,7 +59,7 @@ class Hdf5Image:
         yield Hdf5Group(self, "", answer["tree"])
 
     def array(self, path: str, size: int, work: int) -> bytes:
-        """The bytes of an array that does not lie in one piece; ``work`` bytes are in memory while it is read."""
+        """The bytes of an array that is not in one piece; ``work`` bytes are in memory while it is read."""
         seconds = self.limits.seconds and self.limits.seconds + work / self.limits.speed
         _, content = self.ask(
             {"do": "array", "path": path}, self.limits.memory and self.limits.memory + 3 * work, seconds
@@ -80,7 +80,7 @@ class Hdf5Image:
             raise refusal(self.path, {"kind": kind, "fact": fact}, subject) from error
         except OSError as error:
             raise ReadError(
-                f"{self.path}: cannot be read: {reason(error)}. Check the disk, or copy it again."
+                f"{self.path} cannot be read: {reason(error)}. Check the disk, or copy it again."
             ) from error
         if answer.get("memory"):
             fact = f"takes the HDF5 library more than {memory >> 20} MB to read"
@@ -107,7 +107,7 @@ class Hdf5Image:
                 file.seek(self.start + start)
                 content = file.read(size)
                 if len(content) < size:
-                    raise ReadError(f"{self.path}: became shorter while it was read. Wait until it is complete.")
+                    raise ReadError(f"{self.path} became shorter while it was read. Wait until it is complete.")
                 return content
 
             yield read
@@ -166,7 +166,7 @@ class Hdf5Group:
         for part in path.split("/"):
             if part in ("", ".", "..") or isinstance(item, Hdf5Array) or part not in item.node["members"]:
                 raise ReadError(
-                    f"{self.place}: lists '{path}', which is not in the file. "
+                    f"{self.place} lists '{path}', which is not in the file. "
                     "The file is damaged or incomplete; copy it or save it again."
                 )
             item = item[part]
@@ -196,7 +196,7 @@ class Hdf5Group:
         attributes = self.node["attributes"]
         if name in attributes:
             if "refused" in attributes[name]:
-                raise refusal(self.image.path, attributes[name]["refused"], f"'/{self.path}': '{name}'")
+                raise refusal(self.image.path, attributes[name]["refused"], f"attribute '{name}' of '/{self.path}'")
             return attributes[name]["value"]
         parts = list(takewhile(attributes.__contains__, (f"{name}{number}" for number in count())))
         values = [self.attribute(part) for part in parts]
@@ -233,7 +233,7 @@ class Hdf5Array:
     def no_numbers(self) -> Array:
         """What is stored is no array of numbers."""
         raise ReadError(
-            f"{self.image.path}: dataset '{self.path}': is of type {self.node['dtype']}, expected numbers. "
+            f"{self.image.path}: dataset '{self.path}' is of type {self.node['dtype']}, expected numbers. "
             "Convert other layers with --layer."
         )
 

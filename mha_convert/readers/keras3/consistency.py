@@ -30,7 +30,7 @@ def check_units(root: Group, source: object) -> None:
 def refuse_architecture(architecture: Json | None, path: Path) -> None:
     """A file with a configuration of its own needs no second one."""
     if architecture is not None:
-        raise ReadError(f"{path}: has its own configuration, another one would contradict it. Leave --config out.")
+        raise ReadError(f"{path} has its own configuration, and another one would contradict it. Leave --config out.")
 
 
 def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: bool = True) -> None:
@@ -51,12 +51,12 @@ def check_fits(root: Group, architecture: Json | None, path: Path, *, by_name: b
         if not child_layers(architecture):
             raise ReadError(
                 f"{path}: the given architecture lists no layers: a model of a class of its own does not describe "
-                "its insides, so it tells nothing here. Leave --config out."
+                "its insides, so it says nothing here. Leave --config out."
             )
         known = ", ".join(f"'{layer_config(entry).name}'" for entry in child_layers(architecture)[:6])
         raise ReadError(
-            f"{path}: holds layer '{strangers[0]}', which the given architecture does not name "
-            f"(it has {known}). It is another model's; give this model's."
+            f"{path} holds layer '{strangers[0]}', which that architecture does not name "
+            f"(it has {known}). It is another model's; pass this model's."
         )
 
 
@@ -71,7 +71,7 @@ def check_names_all(model: Json, strangers: Sequence[str], source: object) -> No
     if strangers and child_layers(model):
         known = ", ".join(f"'{shortened(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
         raise ReadError(
-            f"{source}: holds layer '{strangers[0]}', which its configuration does not name "
+            f"{source} holds layer '{strangers[0]}', which its configuration does not name "
             f"(it has {known}). The file was changed or put together from two models; save the model again."
         )
 
@@ -85,7 +85,7 @@ def check_holds_attention(
         root: what the file holds.
         model: the model's JSON.
         source: the file.
-        may_be_unnamed: whether some layers may lie in groups that no entry of the JSON was found for.
+        may_be_unnamed: whether some layers may be in groups that no entry of the JSON was found for.
         repeats_shared_layers: whether shared layers are there as often as the JSON names them.
     """
     layers = [group for group in root.walk() if not (group.config and group.config.is_model)]

@@ -47,7 +47,7 @@ class AmbiguousError(ValueError):
 
 
 def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """One JSON object; ``AmbiguousError`` where a name stands in it twice, as readers take different ones."""
+    """One JSON object; ``AmbiguousError`` where a name is in it twice, as readers take different ones."""
     found = dict(pairs)
     if len(found) < len(pairs):
         name, times = Counter(name for name, _ in pairs).most_common(1)[0]
@@ -76,7 +76,7 @@ def json_file(path: Path) -> bytes:
     try:
         return read_small(path, limits().json, "JSON", way_on())
     except OSError as error:
-        raise ReadError(f"{path}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
+        raise ReadError(f"{path} cannot be read: {reason(error)}. Check the path, or copy it again.") from error
 
 
 def mapping(value: Any) -> Json:

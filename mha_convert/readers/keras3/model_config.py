@@ -31,11 +31,11 @@ def read_architecture(path: Path) -> Json:
     """A model's JSON from a file of its own: ``model.to_json()``, ``config.json``, or a dumped ``get_config()``.
 
     Raises:
-        ReadError: it is no JSON, or no model's.
+        ReadError: it is not JSON, or not a model's.
     """
     text: Any = json_file(path)
     for _ in range(2):  # json.dump(model.to_json()) writes JSON in a JSON string
-        text = json_value(text, f"{path}: it", "Give what model.to_json() returned")
+        text = json_value(text, f"{path}: it", "Pass what model.to_json() returned")
         if not isinstance(text, str):
             break
     document = mapping(text)
@@ -43,8 +43,8 @@ def read_architecture(path: Path) -> Json:
         document = {"class_name": "Functional", "config": document}
     if not isinstance(document.get("class_name"), str) or "config" not in document:
         raise ReadError(
-            f"{path}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
-            "Give what model.to_json() returned."
+            f"{path} is not a model's architecture, expected JSON with 'class_name' and 'config'. "
+            "Pass what model.to_json() returned."
         )
     return checked_model(document, path)
 
@@ -78,15 +78,15 @@ def refuse_pythons_own(entry: Json, source: object) -> None:
     """A class of the standard library is not a layer: loading such a file is how strangers run code."""
     name, module = entry["class_name"], str(entry.get("module") or "").partition(".")[0]
     if module in sys.stdlib_module_names and limits() != TRUSTED:
-        fact = f"a layer's class is '{shortened(module, 40)}.{shortened(name, 40)}', of Python itself and no layer"
-        raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
+        fact = f"a layer's class is '{shortened(module, 40)}.{shortened(name, 40)}', of Python itself and not a layer"
+        raise ReadError(f"{source}: {fact}. It is not run; use --trust (trust=True) if it is a class of yours.")
 
 
 def name_faults(entry: Json) -> Iterator[str]:
     """A class that is not called anything."""
     name = entry.get("class_name")
     if not isinstance(name, str) or not name:
-        yield f"class_name {shortened(name, 40)} is no name"
+        yield f"class_name {shortened(name, 40)} is not a name"
 
 
 def entry_faults(entry: Json) -> Iterator[str]:
@@ -94,12 +94,12 @@ def entry_faults(entry: Json) -> Iterator[str]:
     name, inner = shortened(entry["class_name"], 40), entry.get("config")
     for key in ("module", "registered_name"):
         if not isinstance(entry.get(key), str | None):
-            yield f"the {key} of '{name}' is {kind_of(entry[key])}, no text"
+            yield f"the {key} of '{name}' is {kind_of(entry[key])}, not text"
     layers = stated_layers(entry)
     if inner is not None and not isinstance(inner, dict) and layers is not inner:
-        yield f"the config of '{name}' is {kind_of(inner)}, no object"
+        yield f"the config of '{name}' is {kind_of(inner)}, not an object"
     if is_keras_model(entry) and not isinstance(layers, list):
-        yield f"the layers of '{name}' are {kind_of(layers)}, no list"
+        yield f"the layers of '{name}' are {kind_of(layers)}, not a list"
 
 
 def is_keras_model(entry: Json) -> bool:
@@ -125,7 +125,7 @@ def listed_layers(entry: Json) -> list[Json]:
 
 
 def list_faults(entry: Json, layers: list[Json]) -> Iterator[str]:
-    """Layers of one model that Keras cannot have written, each alone or beside the others."""
+    """Layers of one model that Keras cannot have written, each alone or next to the others."""
     if layers and entry["class_name"] in HOLD_WEIGHTS and not is_own(entry):
         yield f"an attention layer of class '{entry['class_name']}' lists layers, as models do"
     for layer in layers:
@@ -137,14 +137,14 @@ def list_faults(entry: Json, layers: list[Json]) -> Iterator[str]:
 def layer_faults(layer: Any, model: str) -> Iterator[str]:
     """One entry of the list of layers of a ``model`` of that class."""
     if not isinstance(layer, dict):
-        yield f"a layer of '{shortened(model, 40)}' is {kind_of(layer)}, no object"
+        yield f"a layer of '{shortened(model, 40)}' is {kind_of(layer)}, not an object"
     if layer.get("config") is None:
         yield f"layer '{shortened(layer.get('name'), 40)}' has no config"
     called = mapping(layer["config"]).get("name") or layer.get("name")
     may_be_nameless = model.endswith("Sequential") and is_nameless(layer)
     has_name = (isinstance(called, str) and bool(called)) or may_be_nameless
     if isinstance(layer["config"], dict) and not has_name:
-        what = "empty" if called == "" else f"{kind_of(called)}, no text"
+        what = "empty" if called == "" else f"{kind_of(called)}, not text"
         yield f"the name of a layer of '{shortened(model, 40)}' is {what}"
     if has_two_names(layer):
         yield f"layer '{shortened(layer['name'], 40)}' is called '{shortened(called, 40)}' in its config"
@@ -290,8 +290,8 @@ def hidden_masks(model: Json, version: Version) -> Iterator[str]:
     ]
     if makers:
         yield (
-            f"{', '.join(makers[:3])} makes a padding mask, which Keras hands on to the layers behind it: as "
-            "query_mask and value_mask of attention. Give PyTorch the same (mha_convert.to_attn_mask)."
+            f"{', '.join(makers[:3])} makes a padding mask, which Keras hands on to the layers after it: as "
+            "query_mask and value_mask of attention. Pass PyTorch the same (mha_convert.to_attn_mask)."
         )
 
 

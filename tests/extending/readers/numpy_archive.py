@@ -44,7 +44,7 @@ def read(path: Path, architecture: Json | None = None) -> Checkpoint:
                     inside = inside.setdefault(parent, {})
                 inside[name] = described(path, archive, member)
     except (BadZipFile, ValueError) as error:
-        raise ReadError(f"{path}: is not an intact .npz file: {error}. Copy it again.") from error
+        raise ReadError(f"{path} is not an intact .npz file: {error}. Copy it again.") from error
     return Checkpoint(path=str(path), format=FORMAT, has_config=False, root=group("", tree))
 
 
