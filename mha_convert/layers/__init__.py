@@ -121,7 +121,7 @@ def visit(
     below = [item for child in group.children.values() for item in visit(child, (*ancestors, group), told)]
     if own:
         return [*own, *below]
-    if found:  # a layer may lie in one, or in a group of which the names made one
+    if found:  # a layer may be in one, or in a group of which the names made one
         return [found, *(item for item in below if isinstance(item, AnyAttention) or item.blocking)]
     other = None if below else described.match_by_name(group)
     return [other] if other else below
@@ -171,7 +171,7 @@ def with_unique_names(layers: Sequence[Any]) -> tuple[Any, ...]:
             name=item.path,
             cautions=(
                 *item.cautions,
-                f"{uses[item.name]} layers are called '{item.name}'; this one goes by its place in the file",
+                f"{uses[item.name]} layers are called '{item.name}'; this one is identified by its place in the file",
             ),
         )
         if uses[item.name] > 1

@@ -6,7 +6,6 @@ The configuration has the facts as Keras wrote them: in ``settings``, ``build`` 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..errors import printable
 from ..records.source import Checkpoint, LayerConfig
 
 ARGUMENTS = ("query", "value", "key")  # of attention, in the order of its call
@@ -87,14 +86,14 @@ def hidden_masks(checkpoint: Checkpoint) -> Iterator[str]:
     if checkpoint.version and checkpoint.version < MASKS_ARE_HANDED_ON:
         return
     makers = [
-        f"{printable(layer.title)} '{printable(layer.name)}'{' (perhaps)' if layer.is_own else ''}"
+        f"{layer.title} '{layer.name}'{' (perhaps)' if layer.is_own else ''}"
         for _, layer in checkpoint.listed
         if makes_mask(layer)
     ]
     if makers:
         yield (
-            f"{', '.join(makers[:3])} makes a padding mask, which Keras hands on to the layers behind it: as "
-            "query_mask and value_mask of attention. Give PyTorch the same (mha_convert.to_attn_mask)."
+            f"{', '.join(makers[:3])} makes a padding mask, which Keras hands on to the layers after it: as "
+            "query_mask and value_mask of attention. Pass PyTorch the same (mha_convert.to_attn_mask)."
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..classes import OF_NAME
-from ..errors import printable
+from ..errors import shortened
 from ..records.layer import NotConverted, PlainLayer
 from ..records.source import Group, Variable
 from .settings import Setting, compute_dtype, faults, strangers, values
@@ -52,7 +52,7 @@ class Companion:
         roles = [weight.name for weight in OF_NAME[self.kind].made(settings)]
         arrays = by_role(roles, group)
         if arrays is None:
-            held = ", ".join(f"{printable(name, 40)} {found.shape}" for name, found in group.variables.items())
+            held = ", ".join(f"{shortened(name, 40)} {found.shape}" for name, found in group.variables.items())
             return named(group, self.kind, [f"it holds {held or 'no variables'}, expected {' and '.join(roles)}"])
         layer = PlainLayer(
             name=group.name,
@@ -69,7 +69,7 @@ class Companion:
 
 
 def named(group: Group, kind: str, problems: list[str]) -> NotConverted:
-    """One that is not converted, and blocks nothing: it was not asked for."""
+    """A ``NotConverted`` that blocks nothing: such layers are converted only where they are named."""
     return NotConverted(
         name=group.name,
         kind=kind,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..classes import OF_NAME
-from ..errors import LayerError, printable
+from ..errors import LayerError, shortened
 from ..records.layer import AttentionLayer, NotConverted, Projection
 from ..records.source import Group, LayerConfig, Variable
 from .absent_bias import KEY_CAUTION, no_bias
@@ -117,7 +117,7 @@ def without_kernels(group: Group) -> NotConverted | None:
     if len(kernels) > 1 or (kernels and group.children):
         return None
     held = "one kernel" if kernels else "no kernel"
-    reason = f"it is {printable(config.title)} by its configuration, and the file holds {held} of it"
+    reason = f"it is {config.title} by its configuration, and the file holds {held} of it"
     next_step = "Save the model again; this file lost weights, or was put together from two models"
     return NotConverted(name=group.name, kind=MHA, reason=reason, next_step=next_step, blocking=True, variables=())
 
@@ -160,7 +160,7 @@ def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
 
 
 def misplaced(group: Group) -> tuple[str, str] | None:
-    """Kernels where Keras has a layer without any would be left out in silence."""
+    """Kernels where Keras has a layer without any would be left out silently."""
     for name in WITHOUT_WEIGHTS:
         inside = group.children[name].walk() if name in group.children else ()
         if any(len(variable.shape) > 1 for part in inside for variable in part.variables.values()):
@@ -187,7 +187,7 @@ def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
 
 
 def with_key_bias(found: Restoration) -> Restoration:
-    """The same, with a bias of zeros where the key alone has none."""
+    """The projections, with a bias of zeros where the key alone has none."""
     if [role for role, projection in found.projections.items() if projection.bias is None] != ["key"]:
         return found
     kernel = found.projections["key"].kernel
@@ -205,7 +205,7 @@ def disagreement(projections: Mapping[str, Projection]) -> tuple[str, str] | Non
 
 
 def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
-    """Each as expected against actual."""
+    """What is wrong, each fact as expected against actual."""
     query, key, value, output = (shapes[role] for role in (*INNER, "output"))
     if not all(len(shapes[role]) == 3 for role in INNER) or len(output) < 3 or not all(map(all, shapes.values())):
         yield f"kernels of rank 3 without empty axes expected, found {dict(shapes)}"
@@ -213,7 +213,7 @@ def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
     if key[1] != value[1]:
         yield f"key kernel {key} and value kernel {value} have different heads"
     if query[1] % key[1]:
-        yield f"query kernel {query} has no multiple of the heads of key kernel {key}"
+        yield f"query kernel {query} does not have a multiple of the heads of key kernel {key}"
     if key[2] != query[2]:
         yield f"query kernel {query} and key kernel {key} have different head sizes"
     if output[:2] != (query[1], value[2]):
@@ -253,21 +253,21 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
         compute_dtype=compute_dtype(settings.get("dtype")),
         call_options=call_options(config),
         cautions=(
-            *([more] if more else subclass_caution(config)),
+            *([more] if more else subclass_caution(config, kind)),
             *found.cautions,
             *([group.doubt] if group.doubt else []),
         ),
         doubt=group.doubt or found.doubt,
-        beyond=more or next(subclass_caution(config), None),
+        beyond=more or next(subclass_caution(config, kind), None),
     )
 
 
-def subclass_caution(config: LayerConfig | None) -> Iterator[str]:
+def subclass_caution(config: LayerConfig | None, kind: str) -> Iterator[str]:
     """A user's subclass may override ``call``; its arrays are those of the base class."""
     if config and (config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES or config.is_own):
         yield (
-            f"its class is {printable(config.title)}, not keras.layers.MultiHeadAttention: the four projections are "
-            "converted and proven by MultiHeadAttention's formula; what the class adds in its own code is not"
+            f"its class is {config.title}, not keras.layers.{kind}: the four projections are converted and proven by "
+            f"{kind}'s formula; what the class adds in its own code is not"
         )
 
 
@@ -285,7 +285,7 @@ def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
         facts.append(f"its class is {config.class_name} in the configuration, but the arrays are those of {layer.kind}")
     if facts:
         raise LayerError(
-            f"Layer '{printable(layer.name)}': {'; '.join(facts)}. "
+            f"Layer '{layer.name}': {'; '.join(facts)}. "
             "The file was changed or put together from two models; save the model again."
         )
 
@@ -298,21 +298,21 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
             absent = stated is None and key not in REQUIRED
             if not absent and (stated, type(stated)) != (getattr(layer, name), type(getattr(layer, name))):
                 found = getattr(layer, name)
-                yield f"{name} is {printable(repr(settings[key]))} in the configuration, {found} in the arrays"
+                yield f"{name} is {settings[key]!r} in the configuration, {found} in the arrays"
     gate = settings.get("use_gate", layer.gate is not None)
     if bool(gate) != (layer.gate is not None):
         found = "no gate kernel" if gate else "a gate kernel"
-        yield f"use_gate is {printable(repr(gate), 40)} in the configuration, but the arrays have {found}"
+        yield f"use_gate is {shortened(repr(gate), 40)} in the configuration, but the arrays have {found}"
     shape = settings.get("output_shape")
     shape = [shape] if isinstance(shape, int) else shape.get("items") if isinstance(shape, dict) else shape
     if shape and (not isinstance(shape, (list, tuple)) or list(shape) != list(layer.output_shape)):
-        yield f"output_shape is {printable(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
+        yield f"output_shape is {shape} in the configuration, {list(layer.output_shape)} in the arrays"
 
 
 def wrong_axes(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     """Axes that inputs of this rank do not have, or that are listed twice."""
     listed = axes(settings.get("attention_axes")) or ()
-    subject = f"attention_axes {printable(settings.get('attention_axes'))}"
+    subject = f"attention_axes {settings.get('attention_axes')}"
     if len(set(listed)) < len(listed):
         yield f"{subject} names an axis twice"
     if rank and not all(-rank <= axis < rank for axis in listed):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..classes import COMPOSITE
-from ..errors import ReadError, printable
+from ..errors import ReadError, shortened
 from ..files.source import Source
 from ..records.source import Checkpoint, Group, LayerConfig, Variable
 from .hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
@@ -119,6 +119,7 @@ def contents(source: Source, architecture: Json | None) -> Contents:
 def check(tree: Group, model: Json, architecture: Json | None, source: Source) -> None:
     """Refuse a file that is not of the model whose configuration it has, or was given."""
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
+    # Whether JSON and arrays are of the same model.
     check_fits(own, architecture, source)
     check_holds_required(own, model, source, repeats_shared_layers=True)
     if architecture is None:
@@ -134,7 +135,7 @@ def with_empty(tree: Group, names: list[str]) -> Group:
 
 
 def with_names(model: Json, listed: Sequence[str]) -> Json:
-    """The model's JSON, in which layers without a name have the ones that the file lists beside all others."""
+    """The model's JSON, in which layers without a name have the ones that the file lists besides all others."""
     layers = child_layers(model)
     nameless = [number for number, layer in enumerate(layers) if is_nameless(layer)]
     known = {layer_config(layer).name for layer in layers}
@@ -150,7 +151,7 @@ def with_names(model: Json, listed: Sequence[str]) -> Json:
 def own_model(config: object, source: Source) -> Json:
     """The model's JSON in the attribute ``model_config``."""
     if not isinstance(config, str):
-        raise ReadError(f"{source}: its model_config is {kind_of(config)}, no text. Save the model again.")
+        raise ReadError(f"{source}: its model_config is {kind_of(config)}, not text. Save the model again.")
     if not config.isascii() and config != config.encode("utf-8", "replace").decode():
         raise ReadError(
             f"{source}: its model_config is not UTF-8 text. The file is damaged; copy or download it again."
@@ -163,7 +164,7 @@ def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
     layers = names_in(top, "layer_names")
     if layers is None:
         raise ReadError(
-            f"{top.place}: has no attribute layer_names. The file was not written to its end; save the model again."
+            f"{top.place} has no attribute layer_names. The file was not written to its end; save the model again."
         )
     layers = [*layers, *([TOP_LEVEL] if top.holds(TOP_LEVEL) else [])]
     refuse_aborted_save(top, layers)
@@ -173,7 +174,7 @@ def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
             array = group.follow(weight)
             if not isinstance(array, Hdf5Array):
                 raise ReadError(
-                    f"{group.place}: '{printable(weight)}' is a group, expected an array. "
+                    f"{group.place}: '{weight}' is a group, expected an array. "
                     "The file is damaged; save the model again."
                 )
             yield Listed(layer, weight, array.variable(), array.node.get("offset"))
@@ -191,7 +192,7 @@ def unlisted(root: Hdf5Group, found: Sequence[Listed]) -> Iterator[Hdf5Array]:
 def left_unlisted(strays: Sequence[Variable]) -> Iterator[str]:
     """A note on arrays that are in the file, and in no layer."""
     if strays:
-        names = ", ".join(f"'{printable(variable.path, 60)}'" for variable in strays[:4])
+        names = ", ".join(f"'{shortened(variable.path, 60)}'" for variable in strays[:4])
         more = f" and {len(strays) - 4} more" if len(strays) > 4 else ""
         are = "arrays are" if len(strays) > 1 else "array is"
         yield (
@@ -205,7 +206,7 @@ def names_in(group: Hdf5Group, attribute: str) -> list[str] | None:
     names = group.attribute(attribute)
     if names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         return names
-    raise ReadError(f"{group.place}: its {attribute} is no list of names. The file is damaged; copy it again.")
+    raise ReadError(f"{group.place}: its {attribute} is not a list of names. The file is damaged; copy it again.")
 
 
 def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
@@ -213,8 +214,7 @@ def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
     found = group.follow(path)
     if not isinstance(found, Hdf5Group):
         raise ReadError(
-            f"{group.place}: '{printable(path)}' is an array, expected a group. "
-            "The file is damaged; save the model again."
+            f"{group.place}: '{path}' is an array, expected a group. The file is damaged; save the model again."
         )
     return found
 
@@ -227,7 +227,7 @@ def refuse_aborted_save(top: Hdf5Group, layers: list[str]) -> None:
         name, times = Counter(weights).most_common(1)[0] if weights else ("", 0)
         if times > 1:
             raise ReadError(
-                f"{top.image.source}: layer '{printable(layer)}' lists the weight '{printable(name)}' {times} times, "
+                f"{top.image.source}: layer '{layer}' lists the weight '{name}' {times} times, "
                 f"expected once: an aborted save (Keras 3.0 to 3.2 cannot write {kinds} as .h5), most weights are not "
                 "in the file. Save the model again as .keras or .weights.h5."
             )
@@ -254,7 +254,7 @@ class Tree:
         """Names of the layers that own a weight, outermost first.
 
         Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
-        layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
+        layer's own name. Layers of nested models are flat under the outermost layer: the configuration says where
         they belong.
         """
         scopes = tuple(item.weight.split("/")[:-1])
@@ -284,7 +284,7 @@ class Tree:
         return layer_config(entry) if entry else None
 
     def own_name_ends(self, layer: str, scopes: LayerPath) -> int:
-        """How many scopes are the layer's own name and those around it, and not what lies in the layer.
+        """How many scopes are the layer's own name and those around it, and not what is in the layer.
 
         A layer in a model may have the model's name, and so may a part of a layer in it (a model ``query`` that holds
         ``attn/query`` and ``attn/key``).
@@ -298,11 +298,11 @@ class Tree:
         following = self.following[layer]
         behind = following[scopes[:end]]
         is_around = all(len(following[scopes[:size]]) == 1 for size in range(1, end)) if start else True
-        holds_parts = not start and len(following[()]) > 1 and any(behind >= names for names in KNOWN)  # beside layers
+        holds_parts = not start and len(following[()]) > 1 and any(behind >= names for names in KNOWN)  # next to layers
         return end if is_around and not holds_parts and self.has_all(layer, scopes[:end]) else 0
 
     def has_all(self, layer: str, front: LayerPath) -> bool:
-        """Whether all names behind ``front`` are layers of the model ``layer``, where it lists layers."""
+        """Whether all names after ``front`` are layers of the model ``layer``, where it lists layers."""
         if layer not in self.lists:
             return True
         if (layer, front) not in self.listed:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import LayerError, printable
+from ..errors import LayerError
 from ..records.source import Array, Checkpoint, Group, LayerConfig, Variable
 from .keras3.model_config import layer_config
 
@@ -15,7 +15,7 @@ def read_layer(layer: Any) -> Checkpoint:
     Raises:
         LayerError: it holds several layers.
     """
-    title = printable(type(layer).__name__)
+    title = type(layer).__name__
     weights = {weight_path(weight): weight for weight in layer.weights}
     parents = {path[:-1] for path in weights}
     owner = parents.pop() if len(parents) == 1 else max(weights, key=len)[:-2]  # of one without layers inside
@@ -27,16 +27,16 @@ def read_layer(layer: Any) -> Checkpoint:
         elif path[:-1] == owner:
             own[path[-1]] = as_variable(path, weight)
         else:
-            places = f"'{printable('/'.join(owner))}' and '{printable('/'.join(path[:-2]))}'"
-            raise LayerError(f"{title}: holds several layers, {places}, expected one. Give one of them.")
+            places = f"'{'/'.join(owner)}' and '{'/'.join(path[:-2])}'"
+            raise LayerError(f"{title} holds several layers, {places}, expected one. Pass one of them.")
     if len(weights) != len(layer.weights):
-        raise LayerError(f"{title}: two of its weights have one path, expected one layer. Give one of its layers.")
+        raise LayerError(f"{title}: two of its weights have one path, expected one layer. Pass one of its layers.")
     groups = {
         name: Group(path=name, name=name, config=adapter_config(layer, name), variables=variables)
         for name, variables in children.items()
     }
     root = Group(path=layer.name, name=layer.name, config=live_config(layer), variables=own, children=groups)
-    return Checkpoint(path=f"layer '{printable(layer.name)}'", format="live layer", has_config=True, root=root)
+    return Checkpoint(path=f"layer '{layer.name}'", format="live layer", has_config=True, root=root)
 
 
 def weight_path(weight: Any) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def as_array(weight: Any) -> Array:
 
 
 def adapter_config(layer: Any, name: str) -> LayerConfig | None:
-    """What a part knows of its LoRA adapters; the layer's own configuration does not tell their alpha."""
+    """What a part knows of its LoRA adapters; the layer's own configuration does not say their alpha."""
     part = next((part for part in getattr(layer, "_layers", ()) if part.name == name), None)
     alpha, kind = getattr(part, "lora_alpha", None), type(part).__name__
     return None if alpha is None else LayerConfig(name=name, class_name=kind, settings={"lora_alpha": alpha})

@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 
 from ..classes import COMPOSITE, LayerClass, class_of, composite_with, nouns, part_names
-from ..errors import ReadError, printable
+from ..errors import ReadError, shortened
 from ..records.source import Variable
 from .keras3.json_text import Json, mapping
 from .keras3.layer_names import assign, by_counting, container_entries
@@ -27,7 +27,7 @@ LayerPath = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Listed:
-    """A weight that a layer of ``.h5`` lists; ``offset`` is where its numbers lie in the file, if in one piece."""
+    """A weight that a layer of ``.h5`` lists; ``offset`` is where its numbers are in the file, if in one piece."""
 
     layer: str
     weight: str
@@ -55,17 +55,17 @@ def refuse_or_tell(conflicts: Sequence[Conflict], source: object, *, is_separate
     if not conflicts:
         return []
     first, more = conflicts[0], len(conflicts) - 1
-    order, name = printable(first.order, 60), printable(first.name, 60)
+    order, name = shortened(first.order, 60), shortened(first.name, 60)
     also = f", and so in {more} more places" if more > 1 else ", and so in 1 more place" if more else ""
     if not is_separate:
         raise ReadError(
-            f"{source}: its configuration's order says that {printable(first.where)} is '{order}', the name in the "
-            f"file says '{name}'{also}. Keras goes by the order and would take '{name}' for '{order}'. {CHANGED}"
+            f"{source}: its configuration's order says that {first.where} is '{order}', the name in the "
+            f"file says '{name}'{also}. Keras loads by order and would use '{name}' as '{order}'. {CHANGED}"
         )
     return [
-        f"The configuration lists its layers in another order than the file: {printable(first.where)} is '{name}' in "
-        f"the file, '{order}' by the order{also}. They are converted by their names; Keras' own load_weights goes by "
-        "the order and would exchange them."
+        f"The configuration lists its layers in another order than the file: {first.where} is '{name}' in "
+        f"the file, '{order}' by the order{also}. They are converted by their names; Keras' own load_weights loads by "
+        "order and would swap them."
     ]
 
 
@@ -130,7 +130,7 @@ def nested_otherwise(
         entries: the configuration's layers, in its order.
 
     What is trained comes before what is frozen. Layers with more than kernels and biases (adapters, scales) are left
-    out: which of their variables are trained, the file does not tell.
+    out: which of their variables are trained, the file does not say.
     """
     order = {place: number for number, place in enumerate(entries)}
     for _, items in groupby(zip(found, owners, strict=True), key=lambda pair: pair[0].layer):
@@ -181,7 +181,7 @@ def exchanged_weights(
         looks like Keras' own, as the file has no configuration.
 
     Raises:
-        ReadError: nothing explains it, or the arrays still lie in the file in Keras' order, so the list was changed.
+        ReadError: nothing explains it, or the arrays still are in the file in Keras' order, so the list was changed.
     """
     for layer, kinds in weights_of_layers(found, owners, entries).items():
         exchanged = next((each for items in kinds.values() if (each := first_exchanged(items))), None)
@@ -189,18 +189,18 @@ def exchanged_weights(
             continue
         by_order, by_name = exchanged
         fact = (
-            f"ayer '{printable('/'.join(layer), 60)}' lists the weights of '{by_name}' where Keras makes those of "
+            f"ayer '{shortened('/'.join(layer), 60)}' lists the weights of '{by_name}' where Keras makes those of "
             f"'{by_order}'"
         )
         is_explained = all(map(may_be_frozen, kinds.values())) and not all(map(lie_in_order, kinds.values()))
         if entries and not is_explained:
             raise ReadError(
-                f"{source}: l{fact}. Keras goes by the order and would take '{by_name}' for '{by_order}', the names "
+                f"{source}: l{fact}. Keras loads by order and would use '{by_name}' as '{by_order}', the names "
                 f"say otherwise. {CHANGED}"
             )
         yield (
             f"L{fact}, as it does where some of them are frozen or have LoRA adapters. They are converted by their "
-            "names; Keras itself loads a .h5 by the order, and would exchange or refuse them."
+            "names; Keras itself loads a .h5 by order, and would swap or refuse them."
         )
 
 
@@ -260,7 +260,7 @@ def may_be_frozen(items: Sequence[Numbered]) -> bool:
 
 
 def lie_in_order(items: Sequence[Numbered]) -> bool:
-    """Whether the arrays lie in the file in the order in which Keras makes them; it writes them as it lists them."""
+    """Whether the arrays are in the file in the order in which Keras makes them; it writes them as it lists them."""
     offsets = [each.item.offset for each in sorted(items, key=attrgetter("number"))]
     known = [offset for offset in offsets if offset is not None]
     return len(known) == len(offsets) and known == sorted(known)

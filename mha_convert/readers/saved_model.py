@@ -59,7 +59,7 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     folder = source if source.is_folder() else source.folder
     if not folder.child(GRAPH_FILE).is_file():
         raise ReadError(
-            f"{folder}: holds {TEXT_FILE}, a SavedModel as text, which is not read. Save it as {GRAPH_FILE}."
+            f"{folder} holds {TEXT_FILE}, a SavedModel as text, which is not read. Save it as {GRAPH_FILE}."
         )
     prefix = folder.child(*VARIABLES)
     if not has_index(prefix):
@@ -99,11 +99,9 @@ def content(source: Source) -> bytes:
     """A protobuf file, bounded."""
     size = source.size()
     if not size:
-        raise ReadError(f"{source}: is empty. Copy or download the folder again.")
+        raise ReadError(f"{source} is empty. Copy or download the folder again.")
     if size >= PROTOBUF:  # no option lifts what is protobuf's own
-        raise ReadError(
-            f"{source}: is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again."
-        )
+        raise ReadError(f"{source} is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again.")
     return source.fetch(0, size).tobytes()
 
 
@@ -113,7 +111,7 @@ def first_graph(folder: Source) -> Any:
     refuse_links_out(folder, file, folder.child(METADATA_FILE))
     message = parse("SavedModel", content(file), file, "the SavedModel")
     if not message.meta_graphs or not message.meta_graphs[0].HasField("meta_info_def"):
-        raise ReadError(f"{file}: holds no graph. The file is damaged; copy or download it again.")
+        raise ReadError(f"{file} holds no graph. The file is damaged; copy or download it again.")
     return message.meta_graphs[0]
 
 
@@ -175,7 +173,7 @@ def same_objects(saved: Sequence[Any], objects: Sequence[Object]) -> Iterator[tu
 
 
 def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[int, int]) -> dict[int, Names]:
-    """Where the operation stands that reads a variable, by object: ``attn/query`` of ``model/attn/query/Cast/Read…``.
+    """Where the operation is that reads a variable, by object: ``attn/query`` of ``model/attn/query/Cast/Read…``.
 
     Keras 3 does not make variables' names unique; those of operations are. Of several (a layer that is called twice)
     the first by name is taken, so that all variables of a layer agree.
@@ -197,9 +195,9 @@ def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[in
 
 
 def layer_of(operation: str, full_name: str) -> Names:
-    """The layer's place in the name of an operation, without the model in front and the operation behind.
+    """The layer's place in the name of an operation, without the model in front and the operation after.
 
-    A part of a layer is the innermost layer: layers and models around it may be called like one. Behind it stands what
+    A part of a layer is the innermost layer: layers and models around it may be called like one. After it is what
     reads the variable, a name or two, or three of an einsum.
     """
     parts = operation.split("/")[1:-1]

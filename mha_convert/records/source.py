@@ -68,7 +68,7 @@ class Call:
 class LayerConfig:
     """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data.
 
-    ``registered_name`` is ``package>Class``, ``module`` where the class lives, as far as the file tells. ``is_own``
+    ``registered_name`` is ``package>Class``, ``module`` where the class lives, as far as the file says. ``is_own``
     is True for a class that somebody wrote, which may have the name of one of Keras'.
     ``build`` is Keras' ``get_build_config()`` (Keras 2.12 and later), and ``calls`` are those of the model's graph;
     ``layers`` knows what they mean.
@@ -100,7 +100,7 @@ class Group:
     """One layer's place in a file: its own variables by name, and the layers inside it.
 
     ``path`` is the place in the file, ``name`` the name that people know: the user's layer names where the file
-    has them, attribute names inside custom layers. ``doubt`` says why the arrays may not be what they are taken for.
+    has them, attribute names inside custom layers. ``doubt`` says why the arrays may not be what they seem.
     """
 
     path: str
@@ -145,7 +145,7 @@ class Checkpoint(Face):
     ``repeats_shared_layers`` for those that store a layer once for each model that uses it. ``check()``
     reads the whole file against its checksums, where the format has any, and raises ``ReadError``.
     ``has_layer_names`` is False where groups are called after classes or numbers instead of the user's layers.
-    ``files`` are those that were read, as they were before; files behind a URL are not among them.
+    ``files`` are those that were read, as they were before; files at a URL are not among them.
     """
 
     path: str

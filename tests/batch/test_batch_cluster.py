@@ -234,8 +234,8 @@ def test_a_killed_scheduler_ends_the_run_which_can_be_gone_on_with(many, tmp_pat
     done = lines(tmp_path / "out")
     assert 5 <= len(done) < MANY
     last = err.splitlines()[-1]
-    assert last.startswith("error: out/report.jsonl: is not complete: the executor dropped ")
-    assert last.endswith(f"dropped {MANY - len(done)} sources. Look at its scheduler, and go on with --resume.")
+    assert last.startswith("error: out/report.jsonl is not complete: the executor dropped ")
+    assert last.endswith(f"dropped {MANY - len(done)} sources. Look at its scheduler, and continue with --resume.")
     out, _ = run("batch", many, "--out", "out", "--resume", cwd=tmp_path)
     assert f"{len(done)} of them an earlier run had finished." in out
     assert {line["outcome"] for line in lines(tmp_path / "out").values()} == {"converted"}
@@ -310,7 +310,7 @@ def test_a_machine_without_the_users_folder_says_so(samples, tmp_path):
     record = convert_source(task | {"source": "textbook.keras", "folder": str(Path("/nowhere"))})
     assert (record["outcome"], record["target"]) == ("refused", None)
     assert record["error"]["message"] == (
-        "textbook.keras: lies below /nowhere, which the machine that converts does not have: there is no such file. "
+        "textbook.keras is below /nowhere, which the machine that converts does not have: there is no such file. "
         "Name a folder that all machines share."
     )
     assert convert_source(task | {"folder": "/nowhere"})["outcome"] == "converted"

@@ -210,7 +210,7 @@ def test_an_existing_target_stays(samples, tmp_path):
     target = tmp_path / "x.safetensors"
     target.write_text("mine")
     error = run("convert", samples / "six_heads.keras", target, code=1).stderr
-    assert "exists already. Give --overwrite" in error
+    assert "exists already. Use --overwrite" in error
     assert target.read_text() == "mine"
     run("convert", samples / "six_heads.keras", target, "--overwrite")
     assert len(load_file(target)) == 10

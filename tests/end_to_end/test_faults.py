@@ -75,7 +75,7 @@ def test_a_target_that_may_not_grow_is_one_line_and_no_draft(six, tmp_path, name
     if old:
         (tmp_path / name).write_text(old)
     result = run("convert", six, name, *UNPROVEN, cwd=tmp_path, before=partial(small_files, limit))
-    one_line(result, f"{name}: cannot be written: file too large", "Raise the limit (ulimit -f) or give another folder")
+    one_line(result, f"{name} cannot be written: file too large", "Raise the limit (ulimit -f) or use another folder")
     assert [path.read_text() for path in tmp_path.iterdir()] == ([old] if old else [])
 
 
@@ -83,7 +83,7 @@ def test_a_target_that_may_not_grow_is_one_line_and_no_draft(six, tmp_path, name
 def test_a_module_that_may_not_grow_takes_the_target_with_it(six, tmp_path):
     (tmp_path / "m.py").write_text("old")
     options = (*UNPROVEN, "--module", "m.py")
-    one_line(run("convert", six, "x.pt", *options, cwd=tmp_path, before=partial(small_files, 100)), "m.py: cannot be")
+    one_line(run("convert", six, "x.pt", *options, cwd=tmp_path, before=partial(small_files, 100)), "m.py cannot be")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
@@ -114,7 +114,7 @@ def test_a_full_disk_is_one_line_and_no_draft(samples, six, tiny, tmp_path, name
     if module:
         (tiny / "filler").write_bytes(b"x" * (60 << 10))
     result = run("convert", source, target, *UNPROVEN, *module, cwd=tmp_path)
-    one_line(result, f"{name}: cannot be written: no space left on device. Free space or give another folder.")
+    one_line(result, f"{name} cannot be written: no space left on device. Free space or use another folder.")
     assert (tiny / name).read_text() == "old" and set(names(tiny)) <= {name, "filler"}
     assert not (tmp_path / "x.pt").exists()
 
@@ -136,7 +136,7 @@ def test_a_disk_that_fails_at_the_end_leaves_the_old_target(six, tmp_path, name,
     (tmp_path / name).write_text("old")
     fault = FAILING_FSYNC.format(condition="stat.S_ISREG")
     result = run("convert", six, name, *UNPROVEN, *module, cwd=tmp_path, program=prepared(fault))
-    one_line(result, f"{name}: cannot be written: input/output error. Check the disk, or give another folder.")
+    one_line(result, f"{name} cannot be written: input/output error. Check the disk, or use another folder.")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
@@ -144,7 +144,7 @@ def test_a_disk_that_fails_at_the_end_leaves_the_old_target(six, tmp_path, name,
 def test_a_folder_that_the_disk_fails_to_keep_is_told(six, tmp_path):
     fault = FAILING_FSYNC.format(condition="stat.S_ISDIR")
     result = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(fault))
-    one_line(result, "x.pt: was written and is complete, but its folder cannot be synchronised: input/output error")
+    one_line(result, "x.pt was written and is complete, but its folder cannot be synchronised: input/output error")
     assert names(tmp_path) == ["x.pt"]
 
 
@@ -301,9 +301,9 @@ def test_a_read_only_folder_is_one_line(six, tmp_path):
     for folder in mounted(tmp_path / "bound", "--bind", str(tmp_path / "real")):
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
         result = run("convert", six, folder / "x.pt", *UNPROVEN, cwd=tmp_path)
-        one_line(result, "bound/x.pt: cannot be written: read-only file system. Give another folder.")
+        one_line(result, "bound/x.pt cannot be written: read-only file system. Use another folder.")
         result = run("convert", six, "y.pt", *UNPROVEN, "--module", folder / "m.py", cwd=tmp_path)
-        one_line(result, "bound/m.py: cannot be written: read-only file system. Give another folder.")
+        one_line(result, "bound/m.py cannot be written: read-only file system. Use another folder.")
     assert names(tmp_path) == ["bound", "real"] and (tmp_path / "real" / "x.pt").read_text() == "old"
 
 
@@ -320,7 +320,7 @@ os.open = open
 @pytest.mark.process
 def test_a_folder_that_one_may_not_write_to_is_one_line(six, tmp_path):
     result = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(FORBIDDING))
-    one_line(result, "x.pt: cannot be written: permission denied. Give another folder.")
+    one_line(result, "x.pt cannot be written: permission denied. Use another folder.")
     assert names(tmp_path) == []
 
 
@@ -342,12 +342,12 @@ def make_places(folder: Path) -> None:
         ("nowhere/x.pt", "there is no folder"),
         ("file/x.pt", "there is no folder"),
         ("away.pt", "there is no folder"),
-        ("folder.pt", "is a folder. Give the name of a file in it"),
+        ("folder.pt", "is a folder. Pass the name of a file in it"),
         ("fifo.pt", "is a device, pipe or socket"),
         ("full.pt", "is a device, pipe or socket"),
         ("/dev/full", "suffix '' is unknown"),
         ("loop.pt", "is a link that leads nowhere"),
-        (f"{'x' * 300}.pt", "file name too long. Give a shorter name"),
+        (f"{'x' * 300}.pt", "file name too long. Use a shorter name"),
     ],
 )
 def test_a_place_that_cannot_take_a_target_is_one_line(six, tmp_path, target, fact, overwrite):
@@ -483,7 +483,7 @@ def test_a_source_that_changes_meanwhile_is_refused(samples, tmp_path, monkeypat
         return prove(*arguments)
 
     monkeypatch.setattr(pipeline, "prove", change_and_prove)
-    with pytest.raises(ReadError, match=f"{name}: changed while it was read. Wait until it is complete"):
+    with pytest.raises(ReadError, match=f"{name} changed while it was read. Wait until it is complete"):
         mha_convert.convert_file(source, tmp_path / "out" / "x.safetensors", reference=reference)
     assert names(tmp_path / "out") == []
 
@@ -511,7 +511,7 @@ def test_a_part_of_a_folder_that_changes_meanwhile_is_refused(six, tmp_path, mon
         return described(*arguments)
 
     monkeypatch.setattr(pipeline, "describe_plan", change_and_describe)
-    with pytest.raises(ReadError, match="config.json: changed while it was read"):
+    with pytest.raises(ReadError, match="config.json changed while it was read"):
         mha_convert.convert_file(tmp_path / "model", tmp_path / "x.safetensors")
     assert names(tmp_path) == ["model"]
 
@@ -541,7 +541,7 @@ def cut_off_while_read(tmp_path: Path, prelude: str) -> tuple[tuple[int, str, st
 @pytest.mark.process
 def test_a_source_that_is_cut_off_before_its_arrays_are_read_is_refused(tmp_path):
     result, left = cut_off_while_read(tmp_path, BEFORE)
-    one_line(result, "s.weights.h5: changed while it was read")
+    one_line(result, "s.weights.h5 changed while it was read")
     assert left == []
 
 

@@ -355,7 +355,7 @@ def test_layout_mha_refuses_with_the_command_that_works(case, fact):
     with pytest.raises(mha_convert.LayoutError) as error:
         mha_convert.plan([make_layer(case)])
     assert str(error.value) == (
-        f"Layout 'mha' cannot hold this: layer 'layer' {fact}. Give --layout linear, whose module computes it."
+        f"Layout 'mha' cannot hold this: layer 'layer' {fact}. Use --layout linear, whose module computes it."
     )
 
 

@@ -207,7 +207,7 @@ def test_a_batch_says_of_each_file_what_the_single_command_says(hostile, cases, 
         elif accepted(case):
             faults += [case["id"]] * (line["outcome"] != "converted")
         else:
-            said = f"error: {printable(line['error']['message'], 10_000)}\n"
+            said = f"error: {printable(line['error']['message'])}\n"
             faults += [(case["id"], said)] * (
                 line["outcome"] not in ("refused", "no attention") or said != case["convert"]["err"]
             )

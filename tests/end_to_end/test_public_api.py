@@ -174,7 +174,7 @@ def test_step_by_step_targets_load(samples, tmp_path):
 
 def test_things_that_are_no_layers_are_refused():
     with pytest.raises(
-        mha_convert.LayerError, match=r"object: is not a layer of Keras \(builtins.object\). Give a built keras.layers"
+        mha_convert.LayerError, match=r"object is not a layer of Keras \(builtins.object\). Pass a built keras.layers"
     ):
         mha_convert.from_keras_layer(object())
     with pytest.raises(mha_convert.LayerError, match="num_heads is 3 in the configuration, 2 in the arrays"):

@@ -29,7 +29,7 @@ MODULES = ("mymod", "main")  # null in the file
 CLASSES = {"multi_head": "MultiHeadAttention", "grouped": "GroupedQueryAttention"}
 CAUTION = "its class is {}.{}, not keras.layers.MultiHeadAttention"
 BY_HAND = "Port this layer by hand"
-WEIGHTLESS = "keras.layers.Attention has no variables here (use_scale=False): nothing to convert"
+WEIGHTLESS = "keras.layers.Attention has no variables here (use_scale=False), so there is nothing to convert"
 LOST = "Keras before 3.15 does not save layers that sit in lists of lists"
 
 
@@ -84,7 +84,7 @@ def test_a_subclass_of_keras_name_is_told_and_strict_refuses_it(own, tmp_path, n
     """Point 4 of issue 12: it was converted without a word, with ``--strict`` too."""
     path, target = own / f"{name}_{module}.keras", tmp_path / "o.safetensors"
     caution = CAUTION.format({"main": "__main__"}.get(module, module), CLASSES[name])
-    assert f"Note: layer '{name}': {caution}" in run("inspect", path)
+    assert f"Note: Layer '{name}': {caution}" in run("inspect", path)
     (layer,) = json.loads(run("inspect", path, "--json"))["layers"]
     assert any(caution in told for told in layer["cautions"])
     report = mha_convert.convert_file(path, target, layout="linear")

@@ -130,7 +130,7 @@ def test_modules_need_torch_alone_and_name_nothing_twice():
 
 def test_an_existing_file_stays(samples, tmp_path):
     (tmp_path / "modules.py").write_text("mine")
-    with pytest.raises(mha_convert.WriteError, match="modules.py: exists already"):
+    with pytest.raises(mha_convert.WriteError, match="modules.py exists already"):
         mha_convert.convert_file(samples / "textbook.keras", tmp_path / "x.pt", module=tmp_path / "modules.py")
     assert [path.name for path in tmp_path.iterdir()] == ["modules.py"]
 

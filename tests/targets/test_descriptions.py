@@ -162,7 +162,7 @@ def test_a_difference_is_told_as_actual_against_expected(samples, tmp_path, chan
     with_description(load_file(target), description, target)
     with pytest.raises(
         mha_convert.VerificationError,
-        match=rf"its description differs from what the source tells: layer 'attention': {words}.*\. Convert again\.$",
+        match=rf"its description differs from what the source says: layer 'attention': {words}.*\. Convert again\.$",
     ):
         mha_convert.verify_file(source, target)
 
@@ -249,7 +249,7 @@ def test_layers_and_keys_are_there_once(pieces):
     refused(tensors, text, path, "it has the name 'num_heads' twice")
     refused(tensors, json.dumps(description).replace("0.0", "NaN", 1), path, "it holds NaN, which is not JSON")
     prefix = description["layers"][0]["prefix"]
-    refused(tensors | {f"{prefix}bias_k": torch.zeros(3)}, description, path, "beside its tensors lies 'first.*bias_k'")
+    refused(tensors | {f"{prefix}bias_k": torch.zeros(3)}, description, path, "among its tensors is 'first.*bias_k'")
     assert len(loaded(tensors | {"head.weight": torch.zeros(3)}, description, path)) == 2  # of a larger model
 
 

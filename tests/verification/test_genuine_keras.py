@@ -118,14 +118,14 @@ built, plain = keras.layers.Dense(2), keras.layers.Attention()
 built.build((None, 4))
 plain([np.ones((1, 2, 3)), np.ones((1, 2, 3))])
 for thing, words in (
-    (keras.layers.Dense(2), "Dense: is not an attention layer, and has no weights. Give a built keras.layers.MultiH"),
-    (built, "its class is Dense, expected attention with weights of its own. Give a keras.layers.MultiHeadAttention"),
-    (plain, "Attention: has no weights of its own, so there is nothing to convert. Call torch.nn.functional"),
-    (keras.layers.MultiHeadAttention, "MultiHeadAttention: is the class, expected a built layer. Give the layer"),
+    (keras.layers.Dense(2), "Dense is not an attention layer, and has no weights. Pass a built keras.layers.MultiH"),
+    (built, "its class is Dense, expected attention with weights of its own. Pass a keras.layers.MultiHeadAttention"),
+    (plain, "Attention has no weights of its own, so there is nothing to convert. Call torch.nn.functional"),
+    (keras.layers.MultiHeadAttention, "MultiHeadAttention is the class, expected a built layer. Pass the layer"),
     (keras.layers.Attention(use_scale=True), "Call the layer once"),
-    (model, "Functional: is a model, expected one layer"),
-    ("model.keras", "'model.keras': is a path, expected a layer in memory"),
-    (torch.nn.MultiheadAttention(4, 2), "MultiheadAttention: is not a layer of Keras (torch.nn.modules.activation."),
+    (model, "Functional is a model, expected one layer"),
+    ("model.keras", "'model.keras' is a path, expected a layer in memory"),
+    (torch.nn.MultiheadAttention(4, 2), "MultiheadAttention is not a layer of Keras (torch.nn.modules.activation."),
 ):
     try:
         mha_convert.from_keras_layer(thing)

@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 import mha_convert
 
-MESSAGE = "Layers: an empty list, expected at least one name. Name one, or leave --layer (layers=) out for all."
+MESSAGE = "The list of layers is empty, expected at least one name. Name one, or leave --layer (layers=) out for all."
 
 
 @pytest.mark.parametrize("names", [[], ()])

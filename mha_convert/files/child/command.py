@@ -1,6 +1,6 @@
 """Pythons of our own, started so that they import what this one imports, and nothing from the current folder.
 
-``python -m`` and ``python -c`` look for modules in the current folder first: a ``json.py`` beside a downloaded model
+``python -m`` and ``python -c`` look for modules in the current folder first: a ``json.py`` next to a downloaded model
 would run. A child is isolated (``-I``: no current folder, no ``PYTHON…`` variables) and is given its folders by name.
 """
 

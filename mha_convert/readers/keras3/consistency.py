@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ...classes import REQUIRED, LayerClass, class_of
-from ...errors import ReadError, printable
+from ...errors import ReadError, shortened
 from ...records.source import Group
 from .json_text import Json
 from .model_config import child_layers, descendants, layer_config, malformed
@@ -19,9 +19,9 @@ def check_sizes(root: Group, source: object) -> None:
     for group in root.walk():
         row, settings = class_of(group.config), group.config.settings if group.config else {}
         for count in (count for count in (row.counts if row else ()) if count in settings):
-            stated, title = settings[count], f"layer '{printable(group.name)}'"
+            stated, title = settings[count], f"layer '{group.name}'"
             if type(stated) is not int or stated < 1:
-                raise malformed(source, f"{count} of {title} is {printable(stated, 40)}")
+                raise malformed(source, f"{count} of {title} is {shortened(stated, 40)}")
             for name, actual in sizes_of(count, row, group):
                 if actual != stated:
                     raise malformed(source, f"{title} has {stated} {count} there, its {name} has {actual}")
@@ -39,7 +39,7 @@ def sizes_of(axis: str, row: LayerClass | None, group: Group) -> Iterator[tuple[
 def refuse_architecture(architecture: Json | None, source: object) -> None:
     """A file with a configuration of its own needs no second one."""
     if architecture is not None:
-        raise ReadError(f"{source}: has its own configuration, another one would contradict it. Leave --config out.")
+        raise ReadError(f"{source} has its own configuration, and another one would contradict it. Leave --config out.")
 
 
 def check_fits(root: Group, architecture: Json | None, source: object, *, by_name: bool = True) -> None:
@@ -60,12 +60,12 @@ def check_fits(root: Group, architecture: Json | None, source: object, *, by_nam
         if not child_layers(architecture):
             raise ReadError(
                 f"{source}: the given architecture lists no layers: a model of a class of its own does not describe "
-                "its insides, so it tells nothing here. Leave --config out."
+                "its insides, so it says nothing here. Leave --config out."
             )
-        known = ", ".join(f"'{printable(layer_config(entry).name)}'" for entry in child_layers(architecture)[:6])
+        known = ", ".join(f"'{layer_config(entry).name}'" for entry in child_layers(architecture)[:6])
         raise ReadError(
-            f"{source}: holds layer '{printable(strangers[0])}', which the given architecture does not name "
-            f"(it has {known}). It is another model's; give this model's."
+            f"{source} holds layer '{strangers[0]}', which that architecture does not name "
+            f"(it has {known}). It is another model's; pass this model's."
         )
 
 
@@ -78,9 +78,9 @@ def check_names_all(model: Json, strangers: Sequence[str], source: object) -> No
         source: the file.
     """
     if strangers and child_layers(model):
-        known = ", ".join(f"'{printable(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
+        known = ", ".join(f"'{shortened(layer_config(entry).name, 40)}'" for entry in child_layers(model)[:6])
         raise ReadError(
-            f"{source}: holds layer '{printable(strangers[0])}', which its configuration does not name "
+            f"{source} holds layer '{strangers[0]}', which its configuration does not name "
             f"(it has {known}). The file was changed or put together from two models; save the model again."
         )
 
@@ -94,7 +94,7 @@ def check_holds_required(
         root: what the file holds.
         model: the model's JSON.
         source: the file.
-        may_be_unnamed: whether some layers may lie in groups that no entry of the JSON was found for.
+        may_be_unnamed: whether some layers may be in groups that no entry of the JSON was found for.
         repeats_shared_layers: whether shared layers are there as often as the JSON names them.
     """
     layers = [group for group in root.walk() if not (group.config and group.config.is_model)]
@@ -111,7 +111,7 @@ def check_holds_required(
     if len(missing) > (unnamed(root) if may_be_unnamed else 0):
         first = min(missing)
         raise ReadError(
-            f"{source}: its configuration names the {missing[first].noun} layer '{printable(first)}', of which it "
+            f"{source}: its configuration names the {missing[first].noun} layer '{first}', of which it "
             "holds no weights. The file was changed or put together from two models; save the model again."
         )
 

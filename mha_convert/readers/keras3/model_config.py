@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...classes import OF_NAME, LayerClass
-from ...errors import ReadError, printable
+from ...errors import ReadError, shortened
 from ...files.limits import TRUSTED
 from ...files.source import Source
 from ...records.source import Call, LayerConfig
@@ -21,11 +21,11 @@ def read_architecture(source: Source) -> Json:
     """A model's JSON from a file of its own: ``model.to_json()``, ``config.json``, or a dumped ``get_config()``.
 
     Raises:
-        ReadError: it is no JSON, or no model's.
+        ReadError: it is not JSON, or not a model's.
     """
     text: Any = json_file(source)
     for _ in range(2):  # json.dump(model.to_json()) writes JSON in a JSON string
-        text = json_value(text, f"{source}: it", "Give what model.to_json() returned", source.limits)
+        text = json_value(text, f"{source}: it", "Pass what model.to_json() returned", source.limits)
         if not isinstance(text, str):
             break
     document = mapping(text)
@@ -33,8 +33,8 @@ def read_architecture(source: Source) -> Json:
         document = {"class_name": "Functional", "config": document}
     if not isinstance(document.get("class_name"), str) or "config" not in document:
         raise ReadError(
-            f"{source}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
-            "Give what model.to_json() returned."
+            f"{source} is not a model's architecture, expected JSON with 'class_name' and 'config'. "
+            "Pass what model.to_json() returned."
         )
     return checked_model(document, source)
 
@@ -68,28 +68,28 @@ def refuse_pythons_own(entry: Json, source: Source) -> None:
     """A class of the standard library is not a layer: loading such a file is how strangers run code."""
     name, module = entry["class_name"], str(entry.get("module") or "").partition(".")[0]
     if module in sys.stdlib_module_names and source.limits != TRUSTED:
-        fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
-        raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
+        fact = f"a layer's class is '{shortened(module, 40)}.{shortened(name, 40)}', of Python itself and not a layer"
+        raise ReadError(f"{source}: {fact}. It is not run; use --trust (trust=True) if it is a class of yours.")
 
 
 def name_faults(entry: Json) -> Iterator[str]:
     """A class that is not called anything."""
     name = entry.get("class_name")
     if not isinstance(name, str) or not name:
-        yield f"class_name {printable(name, 40)} is no name"
+        yield f"class_name {shortened(name, 40)} is not a name"
 
 
 def entry_faults(entry: Json) -> Iterator[str]:
     """Parts of one layer's or model's entry in a form that Keras does not write."""
-    name, inner = printable(entry["class_name"], 40), entry.get("config")
+    name, inner = shortened(entry["class_name"], 40), entry.get("config")
     for key in ("module", "registered_name"):
         if not isinstance(entry.get(key), str | None):
-            yield f"the {key} of '{name}' is {kind_of(entry[key])}, no text"
+            yield f"the {key} of '{name}' is {kind_of(entry[key])}, not text"
     layers = stated_layers(entry)
     if inner is not None and not isinstance(inner, dict) and layers is not inner:
-        yield f"the config of '{name}' is {kind_of(inner)}, no object"
+        yield f"the config of '{name}' is {kind_of(inner)}, not an object"
     if is_keras_model(entry) and not isinstance(layers, list):
-        yield f"the layers of '{name}' are {kind_of(layers)}, no list"
+        yield f"the layers of '{name}' are {kind_of(layers)}, not a list"
 
 
 def is_keras_model(entry: Json) -> bool:
@@ -115,30 +115,30 @@ def listed_layers(entry: Json) -> list[Json]:
 
 
 def list_faults(entry: Json, layers: list[Json]) -> Iterator[str]:
-    """Layers of one model that Keras cannot have written, each alone or beside the others."""
+    """Layers of one model that Keras cannot have written, each alone or next to the others."""
     row = required_class(entry)
     if layers and row:
         yield f"{row.title} of class '{entry['class_name']}' lists layers, as models do"
     for layer in layers:
         yield from layer_faults(layer, entry["class_name"])
     names = Counter(layer_config(layer).name for layer in layers)
-    yield from (f"two layers are called '{printable(name, 40)}'" for name, times in names.items() if name and times > 1)
+    yield from (f"two layers are called '{shortened(name, 40)}'" for name, times in names.items() if name and times > 1)
 
 
 def layer_faults(layer: Any, model: str) -> Iterator[str]:
     """One entry of the list of layers of a ``model`` of that class."""
     if not isinstance(layer, dict):
-        yield f"a layer of '{printable(model, 40)}' is {kind_of(layer)}, no object"
+        yield f"a layer of '{shortened(model, 40)}' is {kind_of(layer)}, not an object"
     if layer.get("config") is None:
-        yield f"layer '{printable(layer.get('name'), 40)}' has no config"
+        yield f"layer '{shortened(layer.get('name'), 40)}' has no config"
     called = mapping(layer["config"]).get("name") or layer.get("name")
     may_be_nameless = model.endswith("Sequential") and is_nameless(layer)
     has_name = (isinstance(called, str) and bool(called)) or may_be_nameless
     if isinstance(layer["config"], dict) and not has_name:
-        what = "empty" if called == "" else f"{kind_of(called)}, no text"
-        yield f"the name of a layer of '{printable(model, 40)}' is {what}"
+        what = "empty" if called == "" else f"{kind_of(called)}, not text"
+        yield f"the name of a layer of '{shortened(model, 40)}' is {what}"
     if has_two_names(layer):
-        yield f"layer '{printable(layer['name'], 40)}' is called '{printable(called, 40)}' in its config"
+        yield f"layer '{shortened(layer['name'], 40)}' is called '{shortened(called, 40)}' in its config"
 
 
 def has_two_names(layer: Json) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...classes import COMPOSITE, REQUIRED, nouns
-from ...errors import ReadError, printable
+from ...errors import ReadError
 from ...files.source import Source
 from ...records.source import Checkpoint, Group, LayerConfig, Role, Variable, Version, version_of
 from ..hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
@@ -62,7 +62,7 @@ def read_weights(
     """Describe v3 weights, in one image or in several that make one tree.
 
     Args:
-        images: where the weights lie.
+        images: where the weights are.
         source: as the user gave it.
         format: its name.
         keras_version: of the Keras that saved, where known.
@@ -133,15 +133,13 @@ def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5
     """Put one finding into the tree; ``vars`` belongs to the group that holds it, and holds nothing but arrays."""
     if path.count(OWN) > 1 or (OWN in path[:-1] and not (isinstance(found, Variable) and path[-2] == OWN)):
         raise ReadError(
-            f"{image.source}: '{printable('/'.join(path))}': lies in a group '{OWN}', which holds nothing but arrays. "
+            f"{image.source}: '{'/'.join(path)}' is in a group '{OWN}', which holds nothing but arrays. "
             "Keras never writes that; it is not read."
         )
     if isinstance(found, Variable):
         variables = root.at(part for part in path[:-1] if part != "vars").variables
         if path[-1] in variables:
-            raise ReadError(
-                f"{image.source}: holds '{printable(found.path)}' a second time. The shards are not of one save."
-            )
+            raise ReadError(f"{image.source} holds '{found.path}' a second time. The shards are not of one save.")
         variables[path[-1]] = found
     else:
         node = root.at(part for part in path if part != "vars")
@@ -165,7 +163,7 @@ class Namer:
     def group(self, node: Node, path: str, name: str, entry: Json, *, outermost: bool) -> Group:
         """The group at ``path``; ``entry`` is its own JSON (empty where unknown).
 
-        ``outermost`` is True as long as only models (not custom layers) lie between it and the file's root.
+        ``outermost`` is True as long as only models (not custom layers) are between it and the file's root.
         """
         children: dict[str, Group] = {}
         for attribute_name in sorted(node.children, key=natural):
@@ -182,9 +180,11 @@ class Namer:
 
     def container(self, node: Node, path: str, name: str, model: Json, *, outermost: bool) -> dict[str, Group]:
         """The layers of a model (or in an attribute called ``layers``), by a key that no attribute has."""
+        # Which entry of the JSON each group is, by its label or by counting.
         labels = {group: child.label for group, child in node.children.items() if child.label}
         weighted = [group for group, child in node.children.items() if child.has_variables()]
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
+        # Whether labels, counts and the JSON agree.
         if child_layers(model):
             check_labels(self.source, labels)
         if self.is_separate and child_layers(model) and not labels:
@@ -196,10 +196,12 @@ class Namer:
             elif not labels and (unequal := unequal_counts(model, node.children, weighted)):
                 stem, ours, theirs = unequal
                 raise ReadError(
-                    f"{self.source}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their "
-                    "names cannot be told. The file was changed or put together from two models; save the model again."
+                    f"{self.source} holds {ours} layers '{stem}', {theirs} in its configuration, so their "
+                    "names cannot be determined. The file was changed or put together from two models; "
+                    "save the model again."
                 )
             check_names_all(model, [labels.get(group, group) for group in strange], self.source)
+        # The groups in the order of the JSON's layers, those without an entry last.
         order = {group: position for position, group in enumerate(entries)}
         if labels:
             positions = {id(entry): i for i, entry in enumerate(child_layers(model))}
@@ -228,13 +230,13 @@ def check_counting(
     if unequal := unequal_counts(model, node.children, weighted):
         stem, ours, theirs = unequal
         raise ReadError(
-            f"{source}: holds {ours} layers '{printable(stem)}', {theirs} in the architecture. "
-            "It is another model's; give this model's."
+            f"{source} holds {ours} layers '{stem}', {theirs} in the architecture. "
+            "It is another model's; pass this model's."
         )
     doubled = assign(model, node.children, {}, weighted, WEIGHTED_LAYERS_COUNT_TWICE[0])
     if not version and not is_keras_3(model) and doubled != entries:
         raise ReadError(
-            f"{source}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
+            f"{source}: its groups are numbered, and Keras 2.12 and 2.13 use other numbers than the rest; "
             'the architecture does not say who wrote it. Add "keras_version": "2.15.0" (yours) to the JSON.'
         )
 
@@ -244,8 +246,7 @@ def check_labels(source: object, labels: Mapping[str, str]) -> None:
     name, times = next(iter(Counter(labels.values()).most_common(1)), ("", 0))
     if times > 1:
         raise ReadError(
-            f"{source}: holds {times} layers called '{printable(name)}' in one model. "
-            "The file was changed; save the model again."
+            f"{source} holds {times} layers called '{name}' in one model. The file was changed; save the model again."
         )
 
 

@@ -1,7 +1,7 @@
 """Names for the layers of TensorFlow's object graph.
 
 An attribute's name is a layer's name. Members of a model have numbers instead (``layer_with_weights-3``): they are
-called what the file's JSON says, or what stands in front of their variables' full names.
+called what the file's JSON says, or what is in front of their variables' full names.
 """
 
 import re
@@ -93,7 +93,7 @@ class Namer:
     def scope(self, node: Node) -> Names:
         """The layers' names in front of the variables' own, as far as all variables below agree.
 
-        Variables that ``quantize`` and ``enable_lora`` add later lack the outer names: ``query/kernel_scale`` beside
+        Variables that ``quantize`` and ``enable_lora`` add later lack the outer names: ``query/kernel_scale`` next to
         ``attn/query/bias``.
         """
         if any(key.startswith(KERAS_2_MEMBER) for key in node.children):

@@ -4,7 +4,7 @@ Keras 3 exports, and checkpoints of its optimizer, list the model's variables wi
 operations that read them (in a SavedModel), their full names (``attn/query/kernel``), which Keras 3 does not make
 unique (``block/kernel`` for all of a custom layer), and their order. Operations and unique names decide. Order only
 proposes: all parts of a layer in a row become that layer with a doubt, and kernels that it does not place become a
-group with a doubt, which no conversion passes over in silence.
+group with a doubt, which no conversion passes over silently.
 """
 
 import re
@@ -27,9 +27,9 @@ NARROWED = re.compile(r"lora_kernel_[ab]|kernel_(scale|zero)|quantized_kernel|g_
 INTEGERS = ("int8", "uint8")
 ASSUMED = "nothing in this file says which of its kernels is {parts}: their order and shapes are those of Keras' {name}"
 UNCLEAR = (
-    "{count} kernels with a {axes} axis share names here, and their order does not tell which layer each belongs to"
+    "{count} kernels with a {axes} axis share names here, and their order does not show which layer each belongs to"
 )
-PARTIAL = "the file holds no {parts} kernel beside {others}: frozen and so not listed, or lost"
+PARTIAL = "the file holds no {parts} kernel next to {others}: frozen and so not listed, or lost"
 NO_LAYER = "(variables without a layer)"
 SCATTERED = "its variables are not listed in Keras' order and in a row, so they may be of two layers with one name"
 DETACHED = "it holds a LoRA adapter or a quantized kernel, and nothing says of which layer"
@@ -45,7 +45,7 @@ class Listed:
 
     @property
     def scope(self) -> Names:
-        """What stands in front of the variable's own name."""
+        """What is in front of the variable's own name."""
         return tuple(filter(None, self.full_name.split("/")[:-1]))
 
     @property
@@ -97,7 +97,7 @@ def tree_of(listed: Sequence[Listed]) -> Node:
 
 
 def graft(root: Node, tree: Node) -> None:
-    """Put another tree beside the layers that are known already; none of its layers becomes a part of theirs."""
+    """Put another tree next to the layers that are known already; none of its layers becomes a part of theirs."""
     for name, variable in tree.variables.items():
         put(root, name, variable)
     for name, node in tree.children.items():
@@ -106,7 +106,7 @@ def graft(root: Node, tree: Node) -> None:
 
 
 def put(node: Node, name: str, variable: Variable) -> None:
-    """Add a variable; one whose name is taken keeps its key in the checkpoint beside it."""
+    """Add a variable; one whose name is taken keeps its key in the checkpoint next to it."""
     node.variables[name if name not in node.variables else f"{name} of {variable.path}"] = variable
 
 
@@ -139,6 +139,7 @@ def merged(operation: Names, name: Callable[[Names], Names]) -> Names:
 
 def place_owner(root: Node, owner: Names, items: Sequence[Listed], *, in_a_row: bool) -> None:
     """The variables that name one layer, or several of one name; those of one layer are listed in a row."""
+    # Unique names: one layer, whole or with a doubt.
     times = Counter(item.full_name for item in items)
     if all(times[item.full_name] == 1 and item.full_name for item in items):
         doubt = incomplete(items) or (None if in_a_row else SCATTERED)
@@ -147,6 +148,7 @@ def place_owner(root: Node, owner: Names, items: Sequence[Listed], *, in_a_row: 
             put(node.at([item.part] if item.part else []), item.name, item.variable)
         node.doubt = doubt
         return
+    # Names that repeat: layers by the order of their variables, and a doubt for kernels that it does not place.
     layers, rest = split(items)
     kernels = sum(item.is_kernel for item in rest)
     detached = any(item.is_narrowed or item.part for item in rest)
