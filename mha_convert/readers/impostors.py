@@ -18,7 +18,7 @@ from typing import IO
 
 from ..files.limits import ARCHIVE, MEMBERS
 from ..files.locations import is_file, open_binary
-from ..files.shell import command
+from ..files.shell import IN_ERRORS, command
 from .probe import Probe
 
 ENOUGH = 512  # bytes of an index of TensorFlow.js
@@ -227,7 +227,7 @@ def in_zip(probe: Probe) -> Impostor:
     """What a zip without Keras' members holds."""
     if probe.members is None:
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
-    return in_archive("zip", probe.members, command("unzip", probe.path.name)) or OTHER_ZIP
+    return in_archive("zip", probe.members, command("unzip", probe.path.name, IN_ERRORS)) or OTHER_ZIP
 
 
 def in_tar(path: Path) -> Impostor | None:
@@ -241,7 +241,7 @@ def in_tar(path: Path) -> Impostor | None:
         names += (member.name for member in islice(archive, MEMBERS))
     if not names:
         return None
-    unpacked = in_archive("tar", names, command("tar xf", path.name))
+    unpacked = in_archive("tar", names, command("tar xf", path.name, IN_ERRORS))
     return unpacked or Impostor("a tar archive without a Keras file", "Pass the file that model.save wrote.")
 
 
