@@ -15,19 +15,22 @@ Records and JSON hold them as they are, too; ``words.table`` escapes what it pri
 """
 
 import errno
+import re
 from collections.abc import Iterable
 
-LONGEST = 6_000  # characters of a message
-HEAD = 1_000  # of them that stay at the start of a longer one; the 5,000 at its end hold the next step's commands whole
+LONGEST = 4_000  # characters of a message
+HEAD = 1_000  # of them that stay at the start of a longer one; the 3,000 at its end hold the next step's commands whole
+WORD = 400  # characters without a blank, such as a name; files.shell keeps words of commands shorter
 CUT, ROOM = "… ({:,} characters) …", 50  # what stands for the middle, and more characters than it has
+LONG_WORD = re.compile(rf"\S{{{WORD + 1},}}")
 
 
 class MhaConvertError(Exception):
     """Base of all errors of this package; its text is one line, meant for people.
 
     Args:
-        text: the message. Control characters, line breaks and the like are escaped; of a text longer than ``LONGEST``
-            the middle gives way, so that subject and next step stay.
+        text: the message. Control characters, line breaks and the like are escaped; of a very long word, and of a
+            text longer than ``LONGEST``, the middle gives way, so that subject and next step stay.
     """
 
     def __init__(self, text: str) -> None:
@@ -67,8 +70,8 @@ def printable(text: object) -> str:
 
 
 def bounded(text: object) -> str:
-    """The text as ``printable``, of ``LONGEST`` characters and a few: of a longer one the middle is left out."""
-    line = printable(text)
+    """The text as ``printable``, without the middle of very long words, and about ``LONGEST`` characters at most."""
+    line = LONG_WORD.sub(lambda word: word[0][:120] + CUT.format(len(word[0])) + word[0][-80:], printable(text))
     if len(line) <= LONGEST + ROOM:
         return line
     return line[:HEAD] + CUT.format(len(line)) + line[HEAD - LONGEST :]

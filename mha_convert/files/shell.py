@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from ..errors import printable
 
 LONGEST = 1000  # characters of a quoted word; a longer one is cut, and the command is for reading only
-IN_ERRORS = 500  # the same in an error, whose commands must fit into what errors.bounded leaves at its end
+IN_ERRORS = 300  # the same in an error, where errors.bounded must not cut into a command
 EXPANDED = 16  # characters that quoting makes of one at most
 PLAIN_IN_POWERSHELL = r"[\w./\\:+=-]+"
 QUOTES_OF_POWERSHELL = "['\u2018\u2019\u201a\u201b]"  # each ends a text in single quotes, and is one if there are two
 
 
-def command(program: str, path: object) -> str:
+def command(program: str, path: object, most: int = LONGEST) -> str:
     """A whole command, a program's fixed words and a file: for a POSIX shell, or PowerShell on Windows."""
-    return f"{program} {file(path)}"
+    return f"{program} {file(path, most)}"
 
 
 def option(name: str, value: object, most: int = LONGEST) -> str:
@@ -24,9 +24,9 @@ def option(name: str, value: object, most: int = LONGEST) -> str:
     return f"{name}{'=' if str(value).startswith('-') else ' '}{quoted(value, most)}"
 
 
-def file(path: object) -> str:
+def file(path: object, most: int = LONGEST) -> str:
     """A path as an argument: one that begins with a dash would be an option."""
-    return quoted(f"./{path}" if str(path).startswith("-") else path)
+    return quoted(f"./{path}" if str(path).startswith("-") else path, most)
 
 
 def quoted(word: object, most: int = LONGEST) -> str:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import IO
 
 from ..files.limits import ARCHIVE, MEMBERS
-from ..files.shell import command
+from ..files.shell import IN_ERRORS, command
 from ..files.source import Source
 from .probe import Probe
 
@@ -226,7 +226,7 @@ def in_zip(probe: Probe) -> Impostor:
     """What a zip without Keras' members holds."""
     if probe.members is None:
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
-    return in_archive("zip", probe.members, command("unzip", probe.source.name)) or OTHER_ZIP
+    return in_archive("zip", probe.members, command("unzip", probe.source.name, IN_ERRORS)) or OTHER_ZIP
 
 
 def in_tar(source: Source) -> Impostor | None:
@@ -240,7 +240,7 @@ def in_tar(source: Source) -> Impostor | None:
         names += (member.name for member in islice(archive, MEMBERS))
     if not names:
         return None
-    unpacked = in_archive("tar", names, command("tar xf", source.name))
+    unpacked = in_archive("tar", names, command("tar xf", source.name, IN_ERRORS))
     return unpacked or Impostor("a tar archive without a Keras file", "Pass the file that model.save wrote.")
 
 

@@ -244,7 +244,7 @@ def test_verify_notices_one_wrong_number_in_a_file(samples, tmp_path, suffix):
     data[place + 2] ^= 1
     target.write_bytes(data)
     error = run("verify", samples / "six_heads.keras", target, code=1).stderr
-    assert "differs from Keras in 1 of 96 numbers, first at [0, 0]" in error or "no state_dict" in error
+    assert "differs from Keras in 1 of 96 numbers, first at [0, 0]" in error or "not a state_dict" in error
 
 
 def test_explain_answers_with_the_layers_own_numbers(samples):

@@ -402,7 +402,7 @@ def test_no_part_of_a_folder_is_a_target(six, tmp_path, kind, which):
     before = {name: (folder / name).read_bytes() for name in names(folder)}
     link = linked(folder / "model.weights.h5", folder / ("x.pt" if which == "target" else "m.py"), kind)
     places = [link] if which == "target" else ["x.pt", "--module", link]
-    one_line(run("convert", folder, *places, *UNPROVEN, cwd=tmp_path), link.name, "is the source itself, or a part of")
+    one_line(run("convert", folder, *places, *UNPROVEN, cwd=tmp_path), link.name, "is the source itself, or part of")
     assert before.items() <= {name: (folder / name).read_bytes() for name in names(folder)}.items()
 
 

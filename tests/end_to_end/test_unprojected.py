@@ -407,7 +407,7 @@ def test_explain_and_inspect_tell_the_formula(made):
     from mha_convert.words.explanation import explanation
     from mha_convert.words.inspection import inspection_as_json, inspection_as_text
 
-    text = explanation(explain_file(made / "every.keras", "concat_scaled").plans, "x.keras")
+    text = "\n".join(explanation(explain_file(made / "every.keras", "concat_scaled").plans, "x.keras"))
     assert "scores = concat_score_weight × sum(tanh(scale × (query + key))), over the features" in text
     assert "mha_convert.modules.DotProductAttention(use_scale=True, score_mode='concat', dropout=0.0)" in text
     checkpoint = mha_convert.read(made / "every.keras")

@@ -211,6 +211,6 @@ def test_no_layout_is_unknown_to_explain(samples):
     """Point 15 of issue 12: a new layout crashed ``explain``; one with padded heads was called nn.MultiheadAttention."""
     (item,) = plan(find_layers(read(samples / "six_heads.keras")), prefix="").layers
     item = replace(item, layout="new", module=replace(item.module, class_name="New"))
-    text = explanation([item], "'x.keras'")
+    text = "\n".join(explanation([item], "'x.keras'"))
     assert "In PyTorch (layout new): New(embed_dim=24, " in text and "--layout new" in text
     assert OF_KIND[item.layer.kind].module_call(item) == "New(6, 4, 4)"

@@ -112,7 +112,7 @@ def test_a_file_that_says_two_things_is_refused_with_both(cases, tmp_path, file,
     for path in (cases / file, shutil.copy(cases / file, tmp_path / "x")):
         with pytest.raises(ReadError, match=fact) as error:
             mha_convert.convert_file(path, tmp_path / "x.pt")
-        assert "Keras goes by the order and would take" in str(error.value) and str(error.value).endswith(CHANGED)
+        assert "Keras loads by order and would use" in str(error.value) and str(error.value).endswith(CHANGED)
         assert "\n" not in str(error.value) and not (tmp_path / "x.pt").exists()
 
 

@@ -222,7 +222,7 @@ INCONSISTENT = {
     "other size": (lambda a: a.update(embed_dim=12), "has the shape"),
     "rate": (lambda a: a.update(dropout=1.5), "dropout is 1.5, expected a number from 0 to 1"),
     "text": (lambda a: a.update(bias="no"), 'bias is "no", expected true or false'),
-    "no bias": (lambda a: a.update(bias=False), "beside its tensors lies"),
+    "no bias": (lambda a: a.update(bias=False), "among its tensors is"),
 }
 
 

@@ -38,7 +38,7 @@ def test_plans_and_targets_without_layers_are_not_proven(samples, tmp_path):
     save_file({}, target, {"mha_convert": json.dumps({**text, "layers": []})})
     with pytest.raises(mha_convert.VerificationError, match="describes no layer, so there is nothing to prove"):
         mha_convert.verify_file(source, target)
-    with pytest.raises(mha_convert.VerificationError, match="no layer is to be proven"):
+    with pytest.raises(mha_convert.VerificationError, match="there is no layer to prove"):
         mha_convert.verify(mha_convert.plan([]), mha_convert.open_target(target))
     empty = mha_convert.Conversion(
         source=report.source, target="x", plan=mha_convert.plan([]), reference="numpy", ledgers={}
