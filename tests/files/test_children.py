@@ -93,6 +93,12 @@ def test_a_child_does_not_see_the_current_folder(site, trapped, tmp_path):
     ran(trapped)[0].unlink()
 
 
+def test_a_child_writes_bytecode_only_where_its_parent_does(monkeypatch):
+    for is_off in (True, False):
+        monkeypatch.setattr(sys, "dont_write_bytecode", is_off)
+        assert ("-B" in child_command.python("json.tool")) == is_off
+
+
 def test_relative_folders_are_left_out(monkeypatch):
     monkeypatch.setattr(sys, "path", ["", ".", "models", *sys.path])
     assert all(Path(folder).is_absolute() for folder in child_command.importable())
