@@ -66,6 +66,7 @@ def test_nothing_else_escapes():
     assert found == ESCAPING
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("verb", ["inspect", "explain"])
 def test_documents(source, verb):
     result = run(verb, source)
@@ -73,6 +74,7 @@ def test_documents(source, verb):
     assert json.loads(run(verb, source, "--json").stdout)["layers"][0]["name"] == NAME  # JSON escapes for itself
 
 
+@pytest.mark.process
 def test_an_error(source, tmp_path):
     result = run("convert", source, tmp_path / "x.pt", FAST, code=1)
     assert is_safe(result.stderr) and result.stderr.count("\n") == 1 and not result.stdout
@@ -87,6 +89,7 @@ def test_a_note_and_a_report(source, tmp_path):
     assert report_as_json(report)["notes"] == [f"Layer '{NAME}' is odd."]
 
 
+@pytest.mark.process
 def test_a_batch_and_its_summary(source, tmp_path):
     command = ["batch", source, "--out", tmp_path / "out", FAST, "--jobs", "1"]
     result = run_cli(*command, env={}, cwd=tmp_path, code=1)
@@ -109,6 +112,7 @@ def test_of_a_long_error_the_middle_gives_way():
         assert str(ReadError(text)) == text
 
 
+@pytest.mark.process
 def test_commands_in_a_long_error_stay_whole(tmp_path):
     """Cut inside a quoted word, a name would run when the line is pasted."""
     names = [f"{number}'; touch PWNED #" * 1000 for number in range(4)]
