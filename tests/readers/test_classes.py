@@ -163,6 +163,13 @@ def test_settings_say_which_variables_there_are(name, settings, variables):
     assert [weight.name for weight in OF_NAME[name].made(settings)] == variables
 
 
+def test_a_layer_that_stores_nothing_is_listed_where_its_format_leaves_it_out(tmp_path):
+    norm = layer("LayerNormalization", "norm", axis=[-1], center=False, scale=False)
+    path = write_h5(tmp_path / "x.h5", norm, {})
+    (unfit,) = mha_convert.inspect_file(path).findings.unfit
+    assert unfit.name == "norm" and "it has no variables" in unfit.reason
+
+
 HEADS = ((6, 4, 3), (6, 2, 3), (6, 2, 5), (4, 5, 6))
 
 
