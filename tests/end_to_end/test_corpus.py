@@ -135,6 +135,7 @@ def by_model(files):
     return models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", sorted(by_model(CORPUS)))
 def test_one_model_gives_the_same_tensors_from_every_version_and_format(model: str):
     """Names may differ where the file does not know them; the numbers may not."""
@@ -166,6 +167,7 @@ def check_merged(file: CorpusFile, tensors, first):
         assert np.abs(ours - theirs).max() <= allowed, f"{file.id} and {first[0]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", sorted(by_model(CORPUS)))
 def test_names_are_the_same_in_every_version_that_stores_a_configuration(model: str):
     names = {}
