@@ -302,7 +302,7 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
             absent = stated is None and key not in REQUIRED
             if not absent and (stated, type(stated)) != (getattr(layer, name), type(getattr(layer, name))):
                 found = getattr(layer, name)
-                yield f"{name} is {settings[key]!r} in the configuration, {found} in the arrays"
+                yield f"{name} is {shortened(repr(settings[key]))} in the configuration, {found} in the arrays"
     gate = settings.get("use_gate", layer.gate is not None)
     if bool(gate) != (layer.gate is not None):
         found = "no gate kernel" if gate else "a gate kernel"
@@ -310,13 +310,13 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
     shape = settings.get("output_shape")
     shape = [shape] if isinstance(shape, int) else shape.get("items") if isinstance(shape, dict) else shape
     if shape and (not isinstance(shape, (list, tuple)) or list(shape) != list(layer.output_shape)):
-        yield f"output_shape is {shape} in the configuration, {list(layer.output_shape)} in the arrays"
+        yield f"output_shape is {shortened(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
 
 
 def wrong_axes(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     """Axes that inputs of this rank do not have, or that are listed twice."""
     listed = axes(settings.get("attention_axes")) or ()
-    subject = f"attention_axes {settings.get('attention_axes')}"
+    subject = f"attention_axes {shortened(settings.get('attention_axes'))}"
     if len(set(listed)) < len(listed):
         yield f"{subject} names an axis twice"
     if rank and not all(-rank <= axis < rank for axis in listed):
