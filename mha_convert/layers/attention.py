@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ..classes import OF_NAME
+from ..errors import shortened
 from ..records.layer import NotConverted, Score, UnprojectedAttention
 from ..records.source import Group, LayerConfig, Variable
 from .calls import call_options
@@ -47,7 +48,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
         return named(group, kind, fact, "Pass the model's configuration with --config, if you have it")
     score = score_of(kind, config)
     if score is None:
-        fact = f"has score_mode={config.settings.get('score_mode')!r}, expected 'dot' or 'concat'"
+        fact = f"has score_mode={shortened(repr(config.settings.get('score_mode')))}, expected 'dot' or 'concat'"
         return named(group, kind, fact, "Port this layer by hand", blocking=True)
     expected = expected_weights(score, config)
     if not expected and not group.variables:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from os import PathLike
 from typing import Any
 
-from ..errors import LayerError, ReadError
+from ..errors import LayerError, ReadError, shortened
 from ..files.locations import StrPath
 from ..files.toml import read_toml
 from ..options import Attention, Row
@@ -102,12 +102,12 @@ def faults(fields: Mapping[str, Any]) -> Iterator[str]:
     for name in NUMBERS:
         value = fields.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            yield f"{name} is {value}, expected a number from 1"
+            yield f"{name} is {shortened(value)}, expected a number from 1"
     if not is_scale(fields.get(SCALE, 1)):
-        yield f"{SCALE} is {fields[SCALE]}, expected a number above 0, {' or '.join(SCALES)}"
+        yield f"{SCALE} is {shortened(fields[SCALE])}, expected a number above 0, {' or '.join(SCALES)}"
     for name in (PATH, *TEXTS):
         if not isinstance(fields.get(name, "x"), str) or not fields.get(name, "x"):
-            yield f"{name} is {fields[name] or 'empty'}, expected a name"
+            yield f"{name} is {shortened(fields[name]) or 'empty'}, expected a name"
 
 
 def is_scale(value: Any) -> bool:

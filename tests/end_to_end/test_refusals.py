@@ -83,11 +83,11 @@ def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(source, tmp_path / "x.safetensors")
     assert str(error.value) == (
-        f"{source}: no attention with weights of its own in it, expected at least one; it holds 4 variables in 3 layers "
+        f"{source} holds no attention with weights of its own, expected at least one; it holds 4 variables in 3 layers "
         "(additive_attention, attention, attention_2). It also holds AdditiveAttention 'additive_attention': "
         "keras.layers.AdditiveAttention is what its name and a scale look like, and no configuration shows what it "
         "computes; Attention 'attention': keras.layers.Attention is what its name and a scale look like, and no "
-        "configuration tells what it computes; Attention 'attention_1': keras.layers.Attention is what its name looks "
+        "configuration shows what it computes; Attention 'attention_1': keras.layers.Attention is what its name looks "
         "like, and it has no variables here, so there is nothing to convert; Attention 'attention_2': keras.layers.Attention "
         "is what its name and a scale look like, and no configuration shows what it computes. Pass the model's "
         "configuration with --config, if you have it. If it is, nothing is needed from the file. In PyTorch it is "

@@ -138,7 +138,7 @@ def test_two_names_with_one_key_are_refused():
 
     layers = [make_layer(CASES[0], name=name) for name in ("a/b", "a.b")]
     with pytest.raises(
-        mha_convert.LayoutError, match=r"Layers 'a/b' and 'a\.b': both would write 'a\.b\.in_proj_weight'"
+        mha_convert.LayoutError, match=r"Layers 'a/b' and 'a\.b' would both write 'a\.b\.in_proj_weight'"
     ):
         mha_convert.plan(layers)
 

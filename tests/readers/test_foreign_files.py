@@ -23,7 +23,7 @@ FILES = {  # name, content, what it is
     "frozen": ("frozen.pb", b"\n\x10\n\x01a\x12\x05Const" + BINARY, f"a frozen graph of TensorFlow, .*{KERAS_FILE}"),
     "renamed graph": ("model.pb", b"\x08\x01\x12" + BINARY, "the graph of a SavedModel under another name, .*saved_model.pb"),
     "fingerprint": ("fingerprint.pb", b"\x08\x01\x12" + BINARY, "a part of a TensorFlow SavedModel, .*Pass the folder"),
-    "meta": ("m.ckpt-7.meta", b"\n\xe2\x06\x12" + BINARY, "the graph of a TensorFlow checkpoint, .*Give m.ckpt-7, the checkpoint"),
+    "meta": ("m.ckpt-7.meta", b"\n\xe2\x06\x12" + BINARY, "the graph of a TensorFlow checkpoint, .*Pass m.ckpt-7, the checkpoint"),
     "binary like a page": ("x.bin", b"<\0\1\xff", "not in a format that Keras writes"),
     "numbers like a page": ("x.bin", b"<" + BINARY, "not in a format that Keras writes"),
     "binary like JSON": ("x.bin", b"{\0\1\xff", "not in a format that Keras writes"),
@@ -70,7 +70,7 @@ GENUINE = {
     "11/tfjs/group1-shard1of1.bin": f"a shard of a TensorFlow.js model, .*{BACK}",
     "11/model.tflite": f"a TensorFlow Lite model, whose layers are fused, .*{KERAS_FILE}",
     "11/weights.pkl": "a Python pickle, which could run code",
-    "10/slots/model.ckpt-100.meta": "the graph of a TensorFlow checkpoint, .*Give model.ckpt-100, the checkpoint next to it",
+    "10/slots/model.ckpt-100.meta": "the graph of a TensorFlow checkpoint, .*Pass model.ckpt-100, the checkpoint next to it",
 }
 
 
