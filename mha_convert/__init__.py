@@ -96,6 +96,8 @@ _HOMES = {
     "write": "targets",
 }
 
+_SHOW_NOTHING = ("errors", "modules", "options")  # homes of what returns no record
+
 __all__ = [
     "Alignment",
     "AttentionLayer",
@@ -158,6 +160,8 @@ def __getattr__(name: str) -> Any:
         return version("mha-convert")
     if name not in _HOMES:
         raise AttributeError(f"module 'mha_convert' has no attribute {name!r}")
+    if _HOMES[name] not in _SHOW_NOTHING:
+        import_module(".words.faces", __name__)  # from now on records show themselves
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)
 
 

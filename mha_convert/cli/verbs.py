@@ -205,12 +205,12 @@ def explain(
 
 def answer(record: "Face", as_json: bool) -> None:
     """Print what a verb found, as a JSON document or for people."""
-    if as_json:
-        print_json(record.to_dict())
-    else:
-        from ..words.faces import parts
+    from ..words import faces
 
-        show(parts(record))
+    if as_json:
+        print_json(faces.data(record))
+    else:
+        show(faces.parts(record))
 
 
 def start_hdf5() -> None:

@@ -12,9 +12,9 @@ def schema_of(name: str) -> str:
 
 def document(schema: str, content: dict[str, Any]) -> dict[str, Any]:
     """A whole document: its schema's name, this package's version, and the content."""
-    from .. import __version__  # looked up when a document is made: that takes as long as importing this package
+    from importlib.metadata import version  # takes as long as importing this package: only where a document is made
 
-    return {"schema": schema_of(schema), "version": __version__, **content}
+    return {"schema": schema_of(schema), "version": version("mha-convert"), **content}
 
 
 def error_document(kind: str, message: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""How each record shows itself: a row for each in ``FACES``, which ``records.face`` looks up."""
+"""How each record shows itself: a row for each in ``FACES``. Loading this module lets the records do it."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from ..errors import printable, shortened
 from ..records import layer as layers
 from ..records import plan as plans
 from ..records import proof, said, source
+from ..records.face import Face
 from . import conversion, explanation, inspection
 from .documents import document
 from .kinds import OF_KIND, SECTIONS, by_section
@@ -291,3 +293,4 @@ FACES: Mapping[type, Shown] = {
     proof.Comparison: Shown(line=comparison_line, data=conversion.comparison_as_json),
     proof.CheckedTensor: Shown(line=checked_line, data=asdict),
 }
+Face.words = sys.modules[__name__]

@@ -28,7 +28,7 @@ ALLOWED = {
     "targets": {"modules", "signals"},
     "source": set(),
     "verification": {"conversion", "modules", "targets"},
-    "words": {"conversion", "layers", "layouts", "__init__"},
+    "words": {"conversion", "layers", "layouts"},
     "inspection": {"layers", "readers"},
     "pipeline": {"conversion", "inspection", "keys", "layers", "layouts", "readers", "source", "targets", "verification", "words"},
     "live": {"conversion", "layers", "layouts", "readers", "targets", "verification"},
