@@ -110,15 +110,15 @@ def test_what_cannot_be_meant_is_refused(renames, message):
 @pytest.mark.parametrize(
     ("text", "fact"),
     [
-        ("[rename", "is not TOML: "),
-        (b"\xff", "is not TOML: "),
-        ('[rename]\n"a" = "b"\n"a" = "c"', "is not TOML: "),
-        ("", "holds nothing, expected one table [rename] with patterns in it. Leave out the rest."),
-        ("[rename]", "holds 'rename', expected one table [rename] with patterns in it. Leave out the rest."),
-        ('[renames]\n"a" = "b"', "holds 'renames', expected one table [rename] with"),
-        ('[rename]\n"a" = "b"\n[other]', "holds 'rename', 'other', expected one table [rename] with"),
-        ("[rename]\na.b = 'c'", "'a' is dict, expected text. Put patterns and names in quotes, as they have dots."),
-        ('[rename]\n"a" = 3', "'a' is int, expected text."),
+        ("[rename", " is not TOML: "),
+        (b"\xff", " is not TOML: "),
+        ('[rename]\n"a" = "b"\n"a" = "c"', " is not TOML: "),
+        ("", " holds nothing, expected one table [rename] with patterns in it. Leave out the rest."),
+        ("[rename]", " holds 'rename', expected one table [rename] with patterns in it. Leave out the rest."),
+        ('[renames]\n"a" = "b"', " holds 'renames', expected one table [rename] with"),
+        ('[rename]\n"a" = "b"\n[other]', " holds 'rename', 'other', expected one table [rename] with"),
+        ("[rename]\na.b = 'c'", ": 'a' is dict, expected text. Put patterns and names in quotes, as they have dots."),
+        ('[rename]\n"a" = 3', ": 'a' is int, expected text."),
     ],
 )
 def test_files_that_are_no_rules(tmp_path, text, fact):
@@ -126,7 +126,7 @@ def test_files_that_are_no_rules(tmp_path, text, fact):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(mha_convert.ReadError) as caught:
         read_renames(path)
-    assert str(caught.value).startswith(f"{path}: {fact}") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{path}{fact}") and "\n" not in str(caught.value)
 
 
 def test_a_missing_file(tmp_path):

@@ -174,7 +174,7 @@ def test_other_files_are_called_what_they_are(samples, tmp_path, form):
         ("convert", samples / "textbook.keras", "x.pt", "--like", "model.pt"),
     ):
         error = run(*command, cwd=tmp_path, code=1).stderr
-        assert error.startswith(f"error: model.pt: {words}") and error.count("\n") == 1, error
+        assert error.startswith(f"error: model.pt {words}") and error.count("\n") == 1, error
         assert error.endswith(f"{SAVE}\n") and "onvert again" not in error
     assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
 
