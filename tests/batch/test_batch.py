@@ -166,7 +166,7 @@ def test_the_summary_can_be_shown_again(models, tmp_path):
     assert "  and 3 more" in again
     every, _ = run("report", tmp_path / "out" / "report.jsonl", "--all")
     assert all(f"  {models}/broken{number}.keras" in every for number in range(5))
-    document = json.loads(run("report", tmp_path / "out" / "report.jsonl", "--json")[0])
+    document = json.loads(run("report", tmp_path / "out" / "report.jsonl", "--json")[0])["summary"]
     assert [len(entry["sources"]) for entry in document["failures"]] == [6]
 
 

@@ -44,6 +44,8 @@ def test_inspect_says_what_is_there(samples):
 def test_inspect_json_is_one_document_of_the_documented_form(samples):
     document = json.loads(run("inspect", samples / "translator.h5", "--json").stdout)
     assert list(document) == [
+        "schema",
+        "version",
         "source",
         "format",
         "keras_version",

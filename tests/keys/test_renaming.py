@@ -226,7 +226,7 @@ def test_list_keys_shows_everything_and_writes_nothing(samples, tmp_path):
     )
     assert lines[-1] == "Nothing was converted or written."
     document = json.loads(run("keys", source, "--json", "--layout", "qkv", cwd=tmp_path).stdout)
-    assert list(document) == ["source", "layout", "dtype", "keys"]
+    assert list(document) == ["schema", "version", "source", "layout", "dtype", "keys"]
     assert document["keys"][0] == {
         "key": "attention.qkv.weight",
         "shape": [72, 4],

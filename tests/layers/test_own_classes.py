@@ -27,7 +27,7 @@ from mha_convert.readers.keras_classes import is_own
 MAKERS = ("13_attention_class", "14_own_class_keras_name")
 MODULES = ("mymod", "main")  # null in the file
 CLASSES = {"multi_head": "MultiHeadAttention", "grouped": "GroupedQueryAttention"}
-CAUTION = "its class is {}.{}, not keras.layers.MultiHeadAttention"
+CAUTION = "its class is {}.{}, not keras.layers."
 BY_HAND = "Port this layer by hand"
 WEIGHTLESS = "keras.layers.Attention has no variables here (use_scale=False), so there is nothing to convert"
 LOST = "Keras before 3.15 does not save layers that sit in lists of lists"
@@ -90,10 +90,10 @@ def test_a_subclass_of_keras_name_is_told_and_strict_refuses_it(own, tmp_path, n
     report = mha_convert.convert_file(path, target, layout="linear")
     assert report.proven
     assert any(caution in told for told in report.plan.layers[0].layer.cautions)
-    with pytest.raises(LayerError, match="not keras.layers.MultiHeadAttention"):
+    with pytest.raises(LayerError, match="not keras.layers"):
         mha_convert.convert_file(path, tmp_path / "strict.pt", layout="linear", strict=True)
     said = run("convert", path, tmp_path / "strict.pt", "--layout", "linear", "--strict", code=1)
-    assert "not keras.layers.MultiHeadAttention" in said
+    assert "not keras.layers" in said
     assert not (tmp_path / "strict.pt").exists()
 
 
@@ -172,7 +172,7 @@ for kind, options, title in (
     try:
         mha_convert.from_keras_layer(layer, layout="linear", strict=True)
     except mha_convert.LayerError as error:
-        assert "not keras.layers.MultiHeadAttention" in str(error)
+        assert "not keras.layers" in str(error)
     else:
         raise AssertionError(title)
 scaled = own.Attention(use_scale=True)

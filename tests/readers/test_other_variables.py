@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mha_convert
+from mha_convert.files.source import Source
 from mha_convert.layers import survey
 from mha_convert.readers.tensorflow.bundle import DTYPES, Bundle, Entry
 from mha_convert.readers.tensorflow.object_graph import Object, arrange
@@ -23,7 +24,7 @@ def bundle_of(tmp_path, shapes) -> Bundle:
         dtype = "int64" if any(name in key for name in INTEGERS) else "float32"
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         entries[key] = Entry(NUMBER[dtype], shape, 0, 0, size, 0, False)
-    return Bundle(tmp_path / "x", 1, entries)
+    return Bundle(Source(tmp_path / "x"), 1, entries)
 
 
 def roles(arrangement) -> dict[str, str]:

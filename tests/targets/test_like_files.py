@@ -216,7 +216,7 @@ def test_where_nothing_fits_the_exit_code_says_so(samples, tmp_path):
     assert "Without a place: layer 'self_attention'" in proposal.stdout
     assert proposal.stderr.startswith("error: model.pt does not take every layer: layer 'self_attention': no attention")
     document = json.loads(run(*command, "--json", cwd=tmp_path, code=1, shown=True).stdout)
-    assert document["pairs"] == [] and document["notes"] == [] and len(document["layers_left"]) == 2
+    assert document["error"] == {"kind": "LayoutError", "message": proposal.stderr.removeprefix("error: ").rstrip()}
     convert = ("convert", samples / "translator.h5", "x.pt", "--like", "model.pt")
     assert run(*convert, cwd=tmp_path, code=1).stderr == proposal.stderr
     torch.save({"model": nn.MultiheadAttention(16, 2).state_dict()}, tmp_path / "model.pt")

@@ -78,7 +78,7 @@ def test_without_keras_the_message_says_how_to_get_it(samples, tmp_path, monkeyp
         mha_convert.convert_file(samples / "six_heads.keras", tmp_path / "x.pt", reference="keras")
     assert str(error.value) == (
         "Reference keras: Keras is not installed in this Python. Install it with `pip install keras tensorflow`, or "
-        "take --reference numpy."
+        "use --reference numpy."
     )
     assert not list(tmp_path.iterdir())
 
