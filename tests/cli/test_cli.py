@@ -133,7 +133,7 @@ def test_prefixes(samples, tmp_path, prefix, expected):
 
 def test_bare_keys_of_two_layers_are_refused(samples, tmp_path):
     error = run("convert", samples / "encoder.weights.h5", tmp_path / "x.pt", "--prefix", "", code=1).stderr
-    assert "both would write 'query_projection.weight'. Convert one of them with --layer" in error
+    assert "would both write 'query_projection.weight'. Convert one of them with --layer" in error
     assert not list(tmp_path.iterdir())
 
 

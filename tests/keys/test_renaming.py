@@ -88,7 +88,7 @@ def test_a_rule_may_keep_a_key_from_those_after_it():
         ),
         (
             {"block_*.**": "x.{name}"},
-            "Rename 'block_*.**' to 'x.{name}' has braces without a number. Pass {1} for what the first star stands "
+            "Rename 'block_*.**' to 'x.{name}' has braces without a number. Use {1} for what the first star stands "
             "for.",
         ),
         *[
@@ -193,7 +193,7 @@ def test_a_renamed_target_that_is_damaged_is_told_by_its_new_keys(samples, tmp_p
         mha_convert.verify_file(source, target)
     description["layers"][0]["keys"] = ["q"]
     save_file(tensors, target, {"mha_convert": json.dumps(description)})
-    with pytest.raises(mha_convert.ReadError, match="has a damaged description"):
+    with pytest.raises(mha_convert.ReadError, match="its description is damaged"):
         mha_convert.load_modules(target)
 
 

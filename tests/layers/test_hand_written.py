@@ -111,7 +111,7 @@ def test_rows_in_a_file_and_on_the_command_line(hand_written, tmp_path):
         ("cross:" + TUTORIAL, "query kernel (12, 16) has 16 columns, not a multiple of num_heads=3"),
         ("cross:" + TUTORIAL.replace("3", "4") + ",num_key_value_heads=2", "key kernel (12, 16) has 16 columns, expected heads × key_dim = 2 × 4 = 8"),
         ("cross:" + TUTORIAL.replace("3", "4").replace("wk", "wq"), "for its key kernel, which is the query kernel of layer 'cross' already. Name each kernel once."),
-        ("cross:num_heads=4", "Attention row 'cross:num_heads=4' has no query, no key, no value, no output."),
+        ("cross:num_heads=4", "Attention row 'cross:num_heads=4': it has no query, no key, no value, no output."),
         ("cross:" + TUTORIAL.replace("3", "x"), "num_heads is x, expected a number from 1"),
         ("cross:" + TUTORIAL + ",dropout=2", "has dropout, expected some of num_heads, num_key_value_heads, scale, "),
         ("cross:" + TUTORIAL + ",scale=none", "scale is none, expected a number above 0, 1/sqrt(key_dim) or 1/sqrt(width)"),
