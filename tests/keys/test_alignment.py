@@ -200,7 +200,17 @@ def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
 def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
     source = samples / "translator.h5"
     document = json.loads(run("match", source, "model.pt", "--json", cwd=tmp_path).stdout)
-    assert list(document) == ["schema", "version", "source", "like", "layout", "pairs", "layers_left", "places_left", "notes"]
+    assert list(document) == [
+        "schema",
+        "version",
+        "source",
+        "like",
+        "layout",
+        "pairs",
+        "layers_left",
+        "places_left",
+        "notes",
+    ]
     assert document["pairs"][0]["keys"]["in_proj_weight"] == "b.own.in_proj_weight"
     for words in (("--prefix", "x"), ("--rename", "x.rename.toml")):
         run("convert", source, "y.pt", "--like", "model.pt", *words, cwd=tmp_path, code=2)
