@@ -16,7 +16,7 @@ from ..records.source import Checkpoint
 from . import functional, sequential
 from .entries import GRAPH_KEYS, Entry, tree_of
 from .functional import Calls
-from .operations import is_keras_layer, is_operation
+from .operations import is_operation
 from .order import in_order
 from .plain import MalformedError, plain, shape_of
 from .shared import find_shared
@@ -222,6 +222,3 @@ def with_more_specs(found: Calls, layers: Mapping[str, GraphLayer]) -> dict[Valu
         if shape is not None and is_only and call.arguments[:1] == call.values:
             specs.setdefault(call.values[0], TensorSpec(shape))
     return {value: spec for value, spec in specs.items() if spec != TensorSpec()}
-
-
-__all__ = ["graph_of", "is_keras_layer"]

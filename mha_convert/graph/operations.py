@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import printable
-from ..readers.keras_classes import KERAS_NAMES, registered_name
+from ..readers.keras_classes import registered_name
 from ..records.graph import Call
 from .plain import MalformedError
 
@@ -18,8 +18,7 @@ MODULES = ("keras.src.ops", "keras.ops", "keras_core.src.ops", "keras_core.ops")
 OF_TENSORFLOW = frozenset(
     ("TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty", "TensorFlowOpLayer")
 )
-OF_KERAS = frozenset(
-    """
+CLASSES = """
     Absolute AdaptiveAveragePool AdaptiveMaxPool Add AffineTransform All AllClose Amax Amin Angle Any Append Arange
     Arccos Arccosh Arcsin Arcsinh Arctan Arctan2 Arctanh Argmax Argmin Argpartition Argsort Array ArraySplit
     AssociativeScan Average AveragePool BatchNorm BinaryCrossentropy Bincount BitwiseAnd BitwiseInvert
@@ -46,8 +45,8 @@ OF_KERAS = frozenset(
     Swapaxes Switch Take TakeAlongAxis Tan Tanh TanhShrink Tensordot Threshold Tile TopK Trace Transpose Trapezoid
     Tril Triu TrueDivide Trunc Unfold Unique UnravelIndex Unstack Vander Var Vdot VectorizedMap View ViewAsComplex
     ViewAsReal Vsplit Vstack Where WhileLoop ZerosLike
-""".split()
-)
+"""
+OF_KERAS = frozenset(CLASSES.split())
 IN_EVERY_LAYER = "trainable"  # is in what get_config() of a layer returns, and never in that of an operation
 OF_TWO_TENSORS = frozenset(("Add", "Subtract", "Multiply", "Maximum", "Minimum", "Dot"))
 
@@ -75,8 +74,8 @@ def is_operation(entry: Mapping[str, Any], calls: Iterable[Call], by_keras_3: bo
     if name in OF_TWO_TENSORS and any(takes_one_list(call) != has_keys_of_layer for call in calls):
         keys, arguments = ("a layer", "an operation") if has_keys_of_layer else ("an operation", "a layer")
         raise MalformedError(
-            f"'{printable(name, 40)}' '{printable(entry.get('name'), 60)}' has the settings of {keys} and the arguments "
-            f"of {arguments}"
+            f"'{printable(name, 40)}' '{printable(entry.get('name'), 60)}' has the settings of {keys} and the "
+            f"arguments of {arguments}"
         )
     return not has_keys_of_layer
 
@@ -84,8 +83,3 @@ def is_operation(entry: Mapping[str, Any], calls: Iterable[Call], by_keras_3: bo
 def takes_one_list(call: Call) -> bool:
     """Whether a call has the arguments of a merging layer: one list of tensors."""
     return len(call.arguments) == 1 and isinstance(call.arguments[0], tuple)
-
-
-def is_keras_layer(name: str) -> bool:
-    """Whether Keras has a layer of this class."""
-    return name in KERAS_NAMES
