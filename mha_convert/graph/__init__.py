@@ -117,7 +117,8 @@ def graph(
         found, implied = functional.read(model, graphs), None
     for entry in model.layers.values():
         if entry.stands_for not in layers:
-            calls = [found.calls[entry.name, number] for number in range(len(entry.nodes))]
+            keys = [(entry.name, number) for number in range(max(1, len(entry.nodes)))]
+            calls = [found.calls[key] for key in keys if key in found.calls]
             layers[entry.stands_for] = layer_of(entry, calls, found.by_keras_3, graphs, routes)
     own = {name: layers[entry.stands_for] for name, entry in model.layers.items()}
     own = {implied.name: implied, **own} if implied is not None else own

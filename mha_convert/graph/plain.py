@@ -97,13 +97,13 @@ def numbers(value: Any, dtype: str | None) -> Array:
 
 def converted(raw: Array, dtype: str) -> Array:
     """The array in its own dtype, which must hold every number of it."""
+    kind: Any = dtype
     if dtype == "bfloat16":
         import ml_dtypes  # needs as long as all of this module, and is seldom needed
 
-        found = raw.astype(ml_dtypes.bfloat16)
-    else:
-        with np.errstate(all="ignore"):
-            found = raw.astype(dtype)
+        kind = ml_dtypes.bfloat16
+    with np.errstate(all="ignore"):
+        found = raw.astype(kind)
     fits = np.isfinite(found) == np.isfinite(raw) if dtype in FLOATS else found == raw
     if not np.all(fits):
         raise MalformedError(f"an array in the graph holds a number that {dtype} does not have")

@@ -61,6 +61,14 @@ def shared_with_nested():
     return keras.Model(x, shared(outer(sub(layers.Dense(8, name="first")(x)))))
 
 
+def shared_in_h5():
+    """A layer that a model shares with one inside it, in a form that Keras can write as .h5."""
+    x, shared = keras.Input((5, 8)), layers.Dense(8, name="shared")
+    i = keras.Input((5, 8))
+    sub = keras.Model(i, shared(i), name="sub")
+    return keras.Model(x, layers.Add()([sub(x), shared(layers.Dense(8, name="first")(x))]))
+
+
 def twins():
     """Two nested models that look the same, and are not."""
     x = h = keras.Input((5, 8))
@@ -125,7 +133,7 @@ def encoder_of(width):
 
 
 MODELS = (
-    branches, shared_layer, siamese, siamese_sequential, shared_with_nested, twins, dictionaries, nested_dictionary,
+    branches, shared_layer, siamese, siamese_sequential, shared_with_nested, shared_in_h5, twins, dictionaries, nested_dictionary,
     operations, masks, chain, chain_without_input,
 )  # fmt: skip
 NOT_H5 = ("shared_with_nested",)  # Keras 3.15 writes two arrays of one name
