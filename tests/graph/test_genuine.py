@@ -97,6 +97,20 @@ def test_the_architecture_of_weights_may_lie_beside_them(written, tmp_path):
     assert text.startswith("error: x.weights.h5: has no configuration, so its graph is unknown. Pass ")
 
 
+def test_a_sequential_model_whose_configuration_is_a_list(written, tmp_path):
+    """As Keras wrote it before 2.2.3, in the model and inside it."""
+    with zipfile.ZipFile(written / "chain.keras") as archive:
+        config = json.loads(archive.read("config.json"))
+        (tmp_path / "x.weights.h5").write_bytes(archive.read("model.weights.h5"))
+    whole = inspect_graph(written / "chain.keras").graph
+    for entry in (config, *config["config"]["layers"]):
+        entry["config"] = entry["config"].get("layers", entry["config"])
+    (tmp_path / "config.json").write_text(json.dumps({"class_name": "Sequential", "config": config["config"]}))
+    found = inspect_graph(tmp_path / "x.weights.h5", config=tmp_path / "config.json").graph
+    assert [call.layer for call in found.calls] == [call.layer for call in whole.calls]
+    assert len(list(found.walk())) == 2
+
+
 def test_attention_options_do_not_go_with_a_graph(samples):
     result = run("inspect", "--graph", str(samples / "translator.h5"), "--attention", "a:num_heads=1", code=2)
     assert "leave out --attention" in result.stderr
