@@ -13,7 +13,7 @@ from types import EllipsisType
 import numpy as np
 from einops import rearrange, repeat
 
-from .errors import LayoutError, printable
+from .errors import LayoutError
 from .records.plan import LayerPlan, Piece, Plan, Rule, TargetTensor
 from .records.proof import Ledger
 from .records.source import Array, Variable
@@ -71,7 +71,7 @@ def piece_blocks(piece: Piece, item: LayerPlan, dtype: str) -> Iterator[Array]:
         yield from made_blocks(piece, dtype)
         return
     whole = arranged(padded(taken(source_array(piece, item), piece), piece), piece)
-    subject = f"Layer '{printable(item.layer.name)}': its {str(piece.source).replace('.', ' ')}"
+    subject = f"Layer '{item.layer.name}': its {str(piece.source).replace('.', ' ')}"
     for rows in row_blocks(whole.shape, whole.itemsize):
         block = in_order(whole[rows])
         if is_rescaled(piece):
@@ -266,7 +266,7 @@ def ledger(item: LayerPlan, tensors: Mapping[str, tuple[int, ...]]) -> Ledger:
     )
     if entry.source != moved + rescaled or target != moved + rescaled + repeated + padding + identity:
         raise LayoutError(
-            f"Layer '{printable(item.layer.name)}': {entry.source} parameters in the source, {target} in the target, "
+            f"Layer '{item.layer.name}': {entry.source} parameters in the source, {target} in the target, "
             f"of which {moved} moved, {rescaled} rescaled, {repeated} repeated, {padding} padding, {identity} "
             "identity. This is a bug of mha-convert; report it with the output of inspect --json."
         )

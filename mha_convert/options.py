@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
-from .errors import LayoutError, printable
+from .errors import LayoutError
 
 if TYPE_CHECKING:
     import torch
@@ -43,19 +43,19 @@ class SourceOptions(ProofOptions, total=False):
 
 
 class MatchOptions(SourceOptions, total=False):
-    """And which of its layers are meant."""
+    """How a source is read, and which of its layers are meant."""
 
     layers: Sequence[str] | None
 
 
 class LayoutOptions(SourceOptions, total=False):
-    """And how its attention is laid out."""
+    """How a source is read, and how its attention is laid out."""
 
     layout: Layout
 
 
 class PlanOptions(LayoutOptions, total=False):
-    """And what a target holds, under which keys."""
+    """How attention is laid out, and what a target holds under which keys."""
 
     layers: Sequence[str] | None
     prefix: str | None
@@ -65,14 +65,14 @@ class PlanOptions(LayoutOptions, total=False):
 
 
 class ConvertOptions(PlanOptions, total=False):
-    """And how it is proven: every option of a conversion."""
+    """Every option of a conversion: those of ``keys``, and how the target is proven."""
 
     reference: Reference
     strict: bool
 
 
 class BatchOptions(ConvertOptions, total=False):
-    """And how many are converted: every option of ``convert_many``, those of ``Run`` among them."""
+    """Every option of ``convert_many``: those of a conversion, and those of ``Run``."""
 
     jobs: int | None
     pattern: str | None
@@ -247,7 +247,7 @@ OPTIONS: Mapping[str, Option] = {
     "dtype": Option(
         flag="--dtype",
         words=words_of(Dtype),
-        help="Of the target.",
+        help="The dtype of the target.",
         shown="each layer's own",
         settings="dtype",
     ),
@@ -280,16 +280,20 @@ RUN: Mapping[str, Option] = {
         help="Which files of a folder are models, by name or path in it.",
         shown="all with Keras' suffixes, and SavedModels",
     ),
-    "format": Option(flag="--format", words=words_of(TargetFormat), help="Of the targets.", shown="safetensors"),
+    "format": Option(
+        flag="--format", words=words_of(TargetFormat), help="The format of the targets.", shown="safetensors"
+    ),
     "keep_suffix": Option(
-        flag="--keep-suffix", help="Call the target of a.h5 a.h5.safetensors, where a.keras is there too.", kind=bool
+        flag="--keep-suffix",
+        help="Name the target of a.h5 a.h5.safetensors, for folders that also hold a.keras.",
+        kind=bool,
     ),
     "resume": Option(
-        flag="--resume", help="Go on: leave what an earlier run finished, if nothing changed since.", kind=bool
+        flag="--resume", help="Continue: keep what an earlier run finished, if nothing changed since.", kind=bool
     ),
-    "overwrite": Option(flag="--overwrite", help="Begin anew, and replace existing targets.", kind=bool),
+    "overwrite": Option(flag="--overwrite", help="Start again, and replace existing targets.", kind=bool),
     "fail_fast": Option(
-        flag="--fail-fast", help="Begin no further source after one that was refused or crashed.", kind=bool
+        flag="--fail-fast", help="Start no further source after one that was refused or crashed.", kind=bool
     ),
     "timeout": Option(
         flag="--timeout", metavar="SECONDS", help="What one source may take.", shown="3600", kind=float, least=1
@@ -303,7 +307,7 @@ def asked(kind: Any, given: Mapping[str, Any]) -> Options:
 
     Raises:
         LayoutError: a value that is not among the words of its option.
-        TypeError: an option that the function does not have; it would be ignored in silence.
+        TypeError: an option that the function does not have; it would be ignored silently.
     """
     others = [name for name in given if name not in names_of(kind)]
     if others:
@@ -328,4 +332,4 @@ def check_word(name: str, word: Any, words: Sequence[str]) -> None:
         LayoutError: with the words that there are.
     """
     if word not in words:
-        raise LayoutError(f"There is no {name} '{printable(word)}'. Choose one of: {', '.join(words)}.")
+        raise LayoutError(f"There is no {name} '{word}'. Choose one of: {', '.join(words)}.")

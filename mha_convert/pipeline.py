@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import layouts
 from .conversion import convert, ledger
-from .errors import LayoutError, VerificationError, printable
+from .errors import LayoutError, VerificationError
 from .files.locations import SOURCE, Location, StrPath, local_copy, locate, name_of, refuse_object
 from .files.watch import checked, unchanged
 from .inspection import found_in
@@ -196,7 +196,7 @@ def verify_file(
 
 
 def planned(source: StrPath, wanted: Options) -> tuple[Checkpoint, Findings, Plan]:
-    """The first three: what is in the source, and where each number would go."""
+    """The first three stages: what is in the source, and where each number would go."""
     rules = read_renames(wanted.renames) if isinstance(wanted.renames, str | PathLike) else wanted.renames
     if wanted.like is not None and (wanted.prefix is not None or rules):
         raise LayoutError(f"{wanted.like} gives the names itself. Leave out prefix and renames.")
@@ -205,7 +205,7 @@ def planned(source: StrPath, wanted: Options) -> tuple[Checkpoint, Findings, Pla
     if wanted.like is not None:
         alignment = all_matched(aligned(checkpoint, found, wanted.like), wanted.like)
         found, rules = tuple(pair.layer for pair in alignment.pairs), renames_of(alignment)
-        checkpoint = replace(checkpoint, notes=(*checkpoint.notes, *map(printable, alignment.notes)))
+        checkpoint = replace(checkpoint, notes=(*checkpoint.notes, *alignment.notes))
         layout = alignment.layout
     chosen = layouts.plan(found, layout=layout, prefix=wanted.prefix, dtype=wanted.dtype)
     return checkpoint, findings, rename(chosen, rules) if rules else chosen
@@ -226,7 +226,7 @@ def prove(
         "target": str(target),
         "plan": chosen,
         "not_converted": findings.not_converted,
-        "notes": (*checkpoint.notes, *layer_notes(chosen), *unseen(checkpoint, chosen)),
+        "notes": (*checkpoint.notes, *findings.notes, *layer_notes(chosen), *unseen(checkpoint, chosen)),
     }
     if reference == UNPROVEN:
         shapes = {tensor.key: tensor.shape for tensor in convert(chosen)}
@@ -255,22 +255,22 @@ def refuse_other_words(stored: Target, chosen: Plan, checkpoint: Checkpoint, tar
         return
     more = f"; and {len(facts) - MOST_FACTS} more" if len(facts) > MOST_FACTS else ""
     blind = not all(item.layer.has_config for item in chosen.layers)
-    step = "Give the file that it was made from, or its configuration with --config" if blind else "Convert again"
+    step = "Pass the file that it was made from, or its configuration with --config" if blind else "Convert again"
     raise VerificationError(
-        f"{target}: its description differs from what the source tells: {'; '.join(facts[:MOST_FACTS])}{more}. {step}."
+        f"{target}: its description differs from what the source says: {'; '.join(facts[:MOST_FACTS])}{more}. {step}."
     )
 
 
 def plan_again(findings: Findings, described: TargetDescription, source: StrPath, target: StrPath) -> Plan:
     """The plan that the target was made by, from the source's own layers."""
     if not described.layers:
-        raise VerificationError(f"{target}: describes no layer, so there is nothing to prove. Convert again.")
+        raise VerificationError(f"{target} describes no layer, so there is nothing to prove. Convert again.")
     known = {layer.name for layer in (*findings.layers, *findings.companions)}
     missing = [layer.name for layer in described.layers if layer.name not in known]
     if missing:
         raise VerificationError(
-            f"{target}: holds layer '{printable(missing[0])}', which is not in {source}; it was made from "
-            f"'{printable(described.source)}'. Give that file (names can differ between formats, see docs/formats.md)."
+            f"{target} holds layer '{missing[0]}', which is not in {source}; it was made from "
+            f"'{described.source}'. Pass that file (names can differ between formats, see docs/formats.md)."
         )
     chosen = select(findings.layers, tuple(layer.name for layer in described.layers), findings.companions)
     places = {layer.name: layer for layer in described.layers}
@@ -281,7 +281,7 @@ def plan_again(findings: Findings, described: TargetDescription, source: StrPath
         raise VerificationError(
             f"{target}: its description asks for what cannot be made from {source}: {error} Convert again."
         ) from error
-    # The prefixes are taken as they stand: one may hold a brace that came from a layer's name.
+    # The prefixes are taken as they are: one may hold a brace that came from a layer's name.
     plans = tuple(
         replace(item, prefix=places[item.layer.name].prefix, renamed=places[item.layer.name].keys)
         for plan in bare

@@ -113,7 +113,9 @@ def interruptible() -> Iterator[None]:
     except BaseException as error:
         if not _state.number or (isinstance(error, SystemExit) and not error.code):
             raise
-        sys.stderr.write(f"{told()}\n")  # cli, which prints all else, may not be imported yet
+        from .errors import printable
+
+        sys.stderr.write(f"{printable(told())}\n")  # cli, which prints all else, may not be imported yet
         sys.exit(EXIT_CODE + _state.number)
     finally:
         ignore()
@@ -126,12 +128,10 @@ def note_instead(told: "Callable[[], str]") -> None:
 
 def told() -> str:
     """What an interrupted command has written."""
-    from .errors import printable
-
     if _state.instead is not None:
-        return f"Interrupted: {printable(_state.instead())}"
+        return f"Interrupted: {_state.instead()}"
     if _state.placed:
-        return f"Interrupted: {', '.join(map(printable, _state.placed))} was written and is complete."
+        return f"Interrupted: {', '.join(_state.placed)} was written and is complete."
     if _state.sending:
-        return f"Interrupted: {printable(_state.sending)} was being sent, and the store may have it. Convert again."
+        return f"Interrupted: {_state.sending} was being sent, and the store may have it. Convert again."
     return "Interrupted: nothing was written; an existing target is as it was."

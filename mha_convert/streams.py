@@ -38,7 +38,7 @@ def is_closed(number: int) -> bool:
 
 @contextmanager
 def until_closed() -> Iterator[None]:
-    """Run the command, and end in silence where the reader of its output went away (``| head``)."""
+    """Run the command, and end silently where the reader of its output went away (``| head``)."""
     try:
         try:
             yield

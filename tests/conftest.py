@@ -12,9 +12,26 @@ import fsspec
 import pytest
 from environment import PROJECT, SHARED, SUPPORT, TESTS, require
 
+pytest_plugins = ["process_marker"]
+# The files that take longest. They are begun first, so that at the end no processor waits for one of them.
+LONGEST = ("test_hostile", "test_corpus", "test_docs", "test_quantized", "test_benchmarks", "test_tensorflow_files")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest files first."""
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """The test processes share the processors: PyTorch's threads would wait for one another longer than they compute."""
+    import torch  # here, as the process that only hands out tests imports this module too
+
+    torch.set_num_threads(1)
+
 
 @pytest.fixture(scope="session")
-def written_cases(tmp_path_factory, keras_installed):
+def written_cases(tmp_path_factory, keras_installed, starts_processes):
     """A function: a folder with what makers of ../shared/cases write (``NN`` of each), by genuine Keras."""
 
     def write(*names: str) -> Path:
@@ -61,7 +78,7 @@ def keras_installed() -> None:
 
 
 @pytest.fixture(scope="session")
-def fresh_models(keras_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fresh_models(keras_installed: None, tmp_path_factory: pytest.TempPathFactory, starts_processes: None) -> Path:
     """Models that the installed Keras saves now, with its outputs in ``outputs.npz``."""
     folder = tmp_path_factory.mktemp("fresh")
     subprocess.run([sys.executable, SUPPORT / "keras_models.py", folder], check=True, capture_output=True, timeout=300)
@@ -77,7 +94,7 @@ def memory():
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory):
+def s3(tmp_path_factory, starts_processes):
     """An S3-compatible server with one bucket, and the environment that leads to it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

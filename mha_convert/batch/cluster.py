@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 
 RETRIES = 3  # of a source whose worker was lost
 PATIENCE = "10s"  # for an answer, and for a lost scheduler to come back
@@ -22,7 +22,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
         from distributed import Client
     except ImportError as error:
         raise ReadError(
-            f"{printable(address)}: --dask needs a package that is not installed: distributed. "
+            f"{address}: --dask needs a package that is not installed: distributed. "
             'Run `pip install "mha-convert[dask]"`.'
         ) from error
 
@@ -38,8 +38,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
             client = connect(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise ReadError(
-                f"{printable(address)}: no Dask scheduler answers there: {printable(error)}. "
-                "Give tcp://HOST:PORT of one."
+                f"{address}: no Dask scheduler answers there: {error}. Pass tcp://HOST:PORT of one."
             ) from error
         with client:
             yield client.get_executor(retries=RETRIES, pure=False)

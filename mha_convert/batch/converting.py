@@ -53,14 +53,14 @@ class Kept:
         return child
 
     def give_back(self, child: Child, is_usable: bool) -> None:
-        """It waits for the next task, unless it ended."""
+        """Keep it for the next task, unless it ended."""
         with self.lock:
             self.working.discard(child)
             if is_usable:
                 self.waiting.append(child)
 
     def end(self) -> None:
-        """End all of them."""
+        """End all processes."""
         with self.lock:
             children = [*self.waiting, *self.working]
             self.waiting.clear()
@@ -103,10 +103,10 @@ def lost(task: dict[str, Any], ended: Ended) -> dict[str, Any]:
     source = task["source"]
     if not ended.in_time:
         kind = "timeout"
-        message = f"{source}: was not done after {task['timeout']:g} s. Give a longer --timeout, or look at the file."
+        message = f"{source} was not done after {task['timeout']:g} s. Use a longer --timeout, or look at the file."
     else:
         kind = ended.signal or f"exit code {ended.code}"
-        step = "It may have run out of memory: give fewer --jobs" if kind == "SIGKILL" else "Please report this"
+        step = "It may have run out of memory: use fewer --jobs" if kind == "SIGKILL" else "Please report this"
         message = f"{source}: the process that converted it ended ({kind}), {ATTEMPTS} times. {step}."
     return {
         "source": source,

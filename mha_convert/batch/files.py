@@ -78,7 +78,7 @@ def forget_listings(place: str) -> None:
 
 
 def sha256_of(place: str) -> str | None:
-    """SHA-256 of a local file; of several, of the lines that ``sha256sum`` prints of them; None behind a URL."""
+    """SHA-256 of a local file; of several, of the lines that ``sha256sum`` prints of them; None at a URL."""
     if is_remote(locate(place)):
         return None
     files = files_of(place)

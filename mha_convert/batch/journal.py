@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from ..errors import ReadError, WriteError, printable, reason
+from ..errors import ReadError, WriteError, reason
 from ..files.locations import (
     Location,
     StrPath,
@@ -43,7 +43,7 @@ def read_report(place: StrPath) -> Iterator[SourceReport]:
                 if line.endswith(b"\n"):
                     yield parse(line, number, path)
     except OSError as error:
-        raise ReadError(f"{path}: cannot be opened: {reason(error)}. Check the path.") from error
+        raise ReadError(f"{path} cannot be opened: {reason(error)}. Check the path.") from error
 
 
 def parse(line: bytes, number: int, path: Location) -> SourceReport:
@@ -54,7 +54,8 @@ def parse(line: bytes, number: int, path: Location) -> SourceReport:
             raise ValueError
     except (ValueError, TypeError, RecursionError) as error:
         raise ReadError(
-            f"{path}: line {number} is none of a report, expected what batch writes. Give a {NAME} of mha-convert."
+            f"{path}: line {number} is not a line of a report, expected what batch writes. "
+            f"Pass a {NAME} of mha-convert."
         ) from error
     return report
 
@@ -74,7 +75,7 @@ class Journal:
             self.file.write(json.dumps(report.to_dict()).encode() + b"\n")
             self.file.flush()
         except OSError as error:
-            raise WriteError(f"{self.place}: cannot be written: {reason(error)}. Free space, and --resume.") from error
+            raise WriteError(f"{self.place} cannot be written: {reason(error)}. Free space, and --resume.") from error
         if self.local is not self.place and time.monotonic() - self.sent > SEND_EVERY:
             self.send()
 
@@ -85,7 +86,7 @@ class Journal:
             self.sent = time.monotonic()
 
     def close(self) -> None:
-        """The end of the run."""
+        """Close the report at the end of the run, and send it to its store."""
         self.file.close()
         self.send()
 
@@ -103,15 +104,13 @@ def open_journal(folder: Location, *, keep: bool) -> Journal:
             local.write_bytes(whole_lines(place) if keep else b"")
             return Journal(place, local, local.open("ab"))
         if is_endless(place):
-            raise WriteError(
-                f"{place}: is a device, pipe or socket, expected a file. Remove it, or give another --out."
-            )
+            raise WriteError(f"{place} is a device, pipe or socket, expected a file. Remove it, or use another --out.")
         folder.mkdir(parents=True, exist_ok=True)
         file = place.open("ab")
         lock(file, place)
         file.truncate(len(whole_lines(place)) if keep else 0)
     except OSError as error:
-        raise WriteError(f"{place}: cannot be written: {reason(error)}. Give another --out.") from error
+        raise WriteError(f"{place} cannot be written: {reason(error)}. Use another --out.") from error
     return Journal(place, place, file)
 
 
@@ -134,6 +133,5 @@ def lock(file: IO[bytes], place: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise WriteError(
-                f"{printable(place.parent)}: another run of batch writes to it. Wait until it has ended, or give "
-                "another --out."
+                f"{place.parent}: another run of batch is writing to it. Wait until it has ended, or use another --out."
             ) from error

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from ..errors import printable
+from ..errors import bounded, printable, shortened
 from ..words.documents import schema_of
 
 Outcome = Literal["converted", "no attention", "refused", "crashed"]
@@ -35,13 +35,13 @@ class SourceReport:
         variables: how many of the file's variables are attention's, other layers', …
         not_converted: other attention in the file, and why not.
         notes: what the user should know.
-        source_sha256: of a local file, or of the lines ``<SHA-256>  <name>`` of its files; None behind a URL, where
+        source_sha256: of a local file, or of the lines ``<SHA-256>  <name>`` of its files; None at a URL, where
             the source was refused, and where it changed since.
         target_sha256: of the target.
-        state: tells whether the source changed: sizes and times, or what its store says of it.
-        settings: tells whether the options are the same.
+        state: says whether the source changed: sizes and times, or what its store says of it.
+        settings: says whether the options are the same.
         seconds: the conversion took, with reading and writing.
-        peak_memory: bytes in the process that converted, at most; None where the system does not tell.
+        peak_memory: bytes in the process that converted, at most; None where the system does not say.
         version: of this package.
         schema: of the line, see ``mha_convert/schemas``.
     """
@@ -70,7 +70,7 @@ class SourceReport:
 
     def __repr__(self) -> str:
         """One line: the source and what became of it."""
-        return f"<SourceReport '{printable(self.source, 80)}': {printable(verdict(self))}>"
+        return printable(f"<SourceReport '{shortened(self.source, 80)}': {verdict(self)}>")
 
     def to_dict(self) -> dict[str, Any]:
         """The line of ``report.jsonl``."""
@@ -78,12 +78,12 @@ class SourceReport:
 
     def to_text(self) -> str:
         """What ``batch`` prints when the source is done."""
-        return line(self)
+        return bounded(line(self))
 
 
 def line(report: SourceReport) -> str:
     """One source in one line."""
-    source = printable(report.source)
+    source = report.source
     if report.outcome == CONVERTED:
         return f"converted {source} ({layers_proven(report)}, {report.seconds:.1f} s)"
     return f"{report.outcome}: {source}" if report.outcome in FINISHED else f"{report.outcome}: {failure(report)}"
@@ -112,18 +112,17 @@ def proof_of(report: SourceReport) -> str:
 
 def failure(report: SourceReport) -> str:
     """The error of a source, which begins with its name."""
-    message = printable((report.error or {}).get("message", ""), 2000)
-    source = printable(report.source)
-    return message if message.startswith(source) else f"{source}: {message}"
+    message = (report.error or {}).get("message", "")
+    return message if message.startswith(printable(report.source)) else f"{report.source}: {message}"
 
 
 def is_text(value: Any) -> bool:
-    """Any text."""
+    """Whether it is text."""
     return isinstance(value, str)
 
 
 def is_count(value: Any) -> bool:
-    """A whole number that sums and tables can take."""
+    """Whether it is a whole number that sums and tables can take."""
     return type(value) is int and 0 <= value < 1 << 63
 
 
@@ -133,12 +132,12 @@ def is_duration(value: Any) -> bool:
 
 
 def is_error(value: Any) -> bool:
-    """Kind and message of what went wrong."""
+    """Whether it is the kind and the message of what went wrong."""
     return isinstance(value, dict) and is_text(value.get("kind")) and is_text(value.get("message"))
 
 
 def is_layers(value: Any) -> bool:
-    """Layers with their ledgers."""
+    """Whether they are layers with their ledgers."""
     return isinstance(value, list | tuple) and all(
         isinstance(layer, dict) and isinstance(layer.get("ledger"), dict) and is_count(layer["ledger"].get("source"))
         for layer in value

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import ReadError, WriteError, printable
+from ..errors import ReadError, WriteError, bounded
 from ..files.locations import Location, StrPath, exists, is_endless, is_remote, locate, name_of, store_errors
 from ..options import RUN, BatchOptions, Run, check_word
 from ..readers import SUFFIXES
@@ -64,7 +64,7 @@ def convert_many(
             ``jobs`` threads here, each with its process.
         options: those of a run: ``jobs``, ``pattern``, ``format``, ``keep_suffix``, ``resume``, ``overwrite``,
             ``fail_fast`` and ``timeout``, see ``mha_convert.options.Run``; and those of ``convert_file``, see
-            ``Options``, which come before those of a ``mha-convert.toml`` beside the sources.
+            ``Options``, which come before those of a ``mha-convert.toml`` next to the sources.
 
     Raises:
         ReadError, LayerError, LayoutError: no sources, or options that cannot be; nothing was begun.
@@ -122,12 +122,12 @@ def claimed(found: Iterable[Source], folder: Location, suffix: str, keep_suffix:
     for source in found:
         path = folder / f"{stem(source, keep_suffix)}.{suffix}"
         if leads_out(source.tree, path, folder):
-            raise WriteError(f"{printable(source.place)}: would be written outside {folder}. Name it without '..'.")
+            raise WriteError(f"{source.place} would be written outside {folder}. Name it without '..'.")
         target = str(path)
         if target in claims:
             raise WriteError(
-                f"{target}: would be the target of '{printable(claims[target].place)}' and of "
-                f"'{printable(source.place)}'. Give --keep-suffix, or convert them into two folders."
+                f"{target} would be the target of '{claims[target].place}' and of "
+                f"'{source.place}'. Use --keep-suffix, or convert them into two folders."
             )
         claims[target] = source
     return claims
@@ -193,15 +193,15 @@ def refuse_existing(
     """
     with store_errors(folder):
         if not resume and exists(folder / NAME):
-            raise WriteError(f"{folder / NAME}: is of an earlier run. Give --resume to go on, or --overwrite.")
+            raise WriteError(f"{folder / NAME} is of an earlier run. Use --resume to continue, or --overwrite.")
         taken = [task["target"] for task in tasks if exists(locate(task["target"]))]
     known = {report.target for report in earlier.values()}
     foreign = [target for target in taken if not (resume and (target in known or is_ours(target)))]
     if foreign:
         more = f" and {len(foreign) - SHOWN} more" if len(foreign) > SHOWN else ""
         raise WriteError(
-            f"{', '.join(foreign[:SHOWN])}{more}: exists already, and no run that could be resumed has written it. "
-            "Move it, or give --overwrite."
+            f"{', '.join(foreign[:SHOWN])}{more} exists already, and no run that could be resumed has written it. "
+            "Move it, or use --overwrite."
         )
 
 
@@ -213,7 +213,7 @@ def is_ours(target: str) -> bool:
 
 
 def run_batch(batch: Batch, *, executor: Executor | None = None) -> Iterator[SourceReport]:
-    """Do it; see ``convert_many``. The report is opened, and work begins, when the first line is asked for.
+    """Run a planned batch; see ``convert_many``. The report is opened, and work begins, with the first line.
 
     Raises:
         WriteError: the report cannot be written, or the executor ended before the work did.
@@ -282,8 +282,8 @@ def refuse_lost(futures: Futures, report: Location) -> None:
     futures.clear()  # there is nobody to cancel them
     if count:
         raise WriteError(
-            f"{report}: is not complete: the executor dropped {count} source{'s' * (count != 1)}. "
-            "Look at its scheduler, and go on with --resume."
+            f"{report} is not complete: the executor dropped {count} source{'s' * (count != 1)}. "
+            "Look at its scheduler, and continue with --resume."
         )
 
 
@@ -305,7 +305,7 @@ def outcome(future: "Future[dict[str, Any]]", task: Task) -> SourceReport:
         source=task["source"],
         target=None,
         outcome="crashed",
-        error={"kind": type(error).__name__, "message": printable(message, 1000)},
+        error={"kind": type(error).__name__, "message": bounded(message)},
         settings=task["digest"],
         version=__version__,
     )

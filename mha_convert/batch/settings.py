@@ -1,6 +1,6 @@
 """How each source is converted: the options given for all, else those of the ``mha-convert.toml`` nearest to it.
 
-A settings file may come with models from strangers: it can choose names and layouts, and name files beside itself. It
+A settings file may come with models from strangers: it can choose names and layouts, and name files next to itself. It
 can lift no limit, skip no proof, and lead to no other folder.
 """
 
@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 
-from ..errors import LayoutError, ReadError, printable, reason
+from ..errors import LayoutError, ReadError, reason
 from ..files.locations import StrPath, is_file, is_link_out, is_url, locate, open_binary, store_errors
 from ..files.toml import read_toml
 from ..keys.renaming import read_renames
@@ -35,7 +35,7 @@ def given(options: Mapping[str, Any]) -> Settings:
     """
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
-        raise LayoutError(f"Option '{unknown[0]}': is none of a batch, expected some of {', '.join(OPTIONS)}.")
+        raise LayoutError(f"Option '{unknown[0]}' is not an option of a batch, expected some of {', '.join(OPTIONS)}.")
     found = {name: value for name, value in options.items() if value is not None}
     checked = Options(**found)
     if "dtype" in found:
@@ -70,14 +70,13 @@ def read_settings(path: str) -> Settings:
     """The options in a settings file.
 
     Raises:
-        ReadError: no TOML, or something in it that a settings file does not hold.
+        ReadError: not TOML, or something in it that a settings file does not hold.
     """
     found: Settings = {}
     for name, value in read_toml(path, "docs/batch.md").items():
         if name not in TAKEN:
             raise ReadError(
-                f"{path}: holds '{printable(name)}', expected some of {', '.join(TAKEN)}. "
-                "Give other options on the command line."
+                f"{path} holds '{name}', expected some of {', '.join(TAKEN)}. Pass other options on the command line."
             )
         option = TAKEN[name]
         kind = OPTIONS[option].kind
@@ -98,24 +97,22 @@ def is_a(kind: type, value: Any) -> bool:
 
 
 def beside(path: str, name: str, file: str) -> str:
-    """The place of a file that the settings name; it lies in their folder."""
+    """The place of a file that the settings name; it is in their folder."""
     if PurePath(file).name != file or is_url(file):
-        raise ReadError(
-            f"{path}: '{name}' is '{printable(file)}', expected the name of a file beside it. Put it there."
-        )
+        raise ReadError(f"{path}: '{name}' is '{file}', expected the name of a file next to it. Put it there.")
     folder = locate(path).parent
     found = folder / file
     if not is_file(found):
-        what = f"'{name}' names '{printable(file)}', and there is no such file beside it"
+        what = f"'{name}' names '{file}', and there is no such file next to it"
         raise ReadError(f"{path}: {what}. Put it there, or leave the line out.")
     if is_link_out(folder, found):
-        what = f"'{name}' names '{printable(file)}', a link to a file elsewhere, which is not followed"
+        what = f"'{name}' names '{file}', a link to a file elsewhere, which is not followed"
         raise ReadError(f"{path}: {what}. Copy the file into the folder.")
     return str(found)
 
 
 def digest(settings: Settings) -> str:
-    """What tells whether a source was converted with these options; files that they name count with their content."""
+    """What says whether a source was converted with these options; files that they name count with their content."""
     contents = {name: content_digest(settings[name]) for name in FILES if name in settings}
     text = json.dumps({**DEFAULTS, **settings, **contents}, sort_keys=True, default=str)
     return sha256(text.encode()).hexdigest()[:16]
@@ -132,4 +129,4 @@ def content_digest(place: StrPath) -> str:
         with store_errors(path), open_binary(path) as file:
             return stream_sha256(file)
     except OSError as error:
-        raise ReadError(f"{printable(place)}: cannot be read: {reason(error)}. Check the path.") from error
+        raise ReadError(f"{place} cannot be read: {reason(error)}. Check the path.") from error

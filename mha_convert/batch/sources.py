@@ -33,7 +33,7 @@ SETTINGS = "mha-convert.toml"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A saved model: its path or URL, its place in the tree of the sources, and the settings that lie nearest to it."""
+    """A saved model: its path or URL, its place in the tree of the sources, and the settings that are nearest to it."""
 
     place: str
     tree: str
@@ -66,7 +66,7 @@ def find(sources: Sequence[StrPath], pattern: str | None = None) -> tuple[Source
             found[source.place] = source
     if not found:
         what = f"files like {pattern!r}" if pattern else f"saved models ({', '.join(SUFFIXES)}, SavedModels)"
-        raise ReadError(f"{', '.join(map(str, sources))}: holds no {what}. Check the path, or give --pattern.")
+        raise ReadError(f"{', '.join(map(str, sources))} holds no {what}. Check the path, or use --pattern.")
     return tuple(found.values())
 
 
@@ -74,7 +74,7 @@ def listed(places: Iterable[str]) -> Iterator[str]:
     """The places, with the lines of lists in their stead."""
     for place in places:
         if place == STANDARD_INPUT:
-            raise ReadError("Standard input: is one file, and a batch takes the places of many. Give it to convert.")
+            raise ReadError("Standard input is one file, and a batch takes the places of many. Pass it to convert.")
         if not place.startswith(LIST):
             yield place
             continue
@@ -83,7 +83,7 @@ def listed(places: Iterable[str]) -> Iterator[str]:
             text = read_small(FileSource(path), LONGEST_LIST, "places", "Split it into several lists")
             lines = text.decode("utf-8").splitlines()
         except (OSError, ValueError) as error:
-            why = reason(error) if isinstance(error, OSError) else "it is no text in UTF-8"
+            why = reason(error) if isinstance(error, OSError) else "it is not text in UTF-8"
             raise ReadError(f"{path}: the list cannot be read: {why}. Check the path.") from error
         yield from (line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
@@ -148,7 +148,7 @@ def listing(folder: str) -> Iterator[str]:
         return
 
     def refuse(error: OSError) -> None:
-        raise ReadError(f"{error.filename}: cannot be searched: {reason(error)}. Check its permissions.") from error
+        raise ReadError(f"{error.filename} cannot be searched: {reason(error)}. Check its permissions.") from error
 
     for place, _, files in os.walk(path, onerror=refuse):
         for name in files:

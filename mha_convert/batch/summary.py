@@ -65,7 +65,8 @@ def summary_of(reports: Iterable[SourceReport]) -> Summary:
 def fact(report: SourceReport) -> str:
     """What is wrong, without the source's own name, so that equal ones come together."""
     message = (report.error or {}).get("message", "")
-    return message.removeprefix(f"{report.source}: ").replace(report.source, "SOURCE")
+    source = printable(report.source)
+    return message.removeprefix(f"{source}: ").removeprefix(f"{source} ").replace(source, "SOURCE")
 
 
 def summary_as_text(summary: Summary, *, earlier: int = 0, left: int = 0, every: bool = False) -> Document:
@@ -79,7 +80,7 @@ def summary_as_text(summary: Summary, *, earlier: int = 0, left: int = 0, every:
     if earlier:
         parts.append(f"{earlier:,} of them an earlier run had finished.")
     if left:
-        parts.append(f"{left:,} sources were not begun. Go on with --resume.")
+        parts.append(f"{left:,} sources were not started. Continue with --resume.")
     if summary.unproven:
         parts.append(f"NOT PROVEN: {summary.unproven:,} targets. Check them with `mha-convert verify`.")
     if summary.as_described:
@@ -88,9 +89,9 @@ def summary_as_text(summary: Summary, *, earlier: int = 0, left: int = 0, every:
             "proven; compare with your own code's outputs."
         )
     for (outcome, kind, what), sources in sorted(summary.failures.items(), key=by_number):
-        parts += ["", f"{outcome}, {kind}, {len(sources):,} ×: {printable(what, 2000)}"]
+        parts += ["", f"{outcome}, {kind}, {len(sources):,} ×: {what}"]
         shown = sources if every else sources[:NAMED]
-        parts += [f"  {printable(source)}" for source in shown]
+        parts += [f"  {source}" for source in shown]
         if len(sources) > len(shown):
             parts.append(f"  and {len(sources) - len(shown):,} more")
     return parts

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, printable, reason
+from ..errors import MhaConvertError, NoAttentionError, ReadError, WriteError, bounded, reason
 from ..files.child.messages import Channel, to_parent
 from ..files.hdf5.process import start
 from ..files.locations import is_url, locate, open_binary
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 IDLE = 60  # seconds; then the process ends, and a new one is started for the next task
 RESET_PEAK = "5"
-LONGEST = 10_000  # characters of a message
 LAYER_FACTS = ("name", "prefix", "layout", "module", "ledger")
-BIG = "Give fewer --jobs, or --layout linear"
+BIG = "Use fewer --jobs, or --layout linear"
 
 
 def main() -> None:
@@ -99,7 +98,7 @@ def enter(task: dict[str, Any]) -> None:
             os.chdir(task["folder"])
     except OSError as error:
         raise ReadError(
-            f"{task['source']}: lies below {printable(task['folder'])}, which the machine that converts does not have: "
+            f"{task['source']} is below {task['folder']}, which the machine that converts does not have: "
             f"{reason(error)}. Name a folder that all machines share."
         ) from error
 
@@ -116,10 +115,10 @@ def attempt(source: str, target: str, settings: dict[str, Any]) -> dict[str, Any
     except MhaConvertError as error:
         return failed("refused", type(error).__name__, str(error))
     except MemoryError as error:
-        return failed("refused", type(error).__name__, f"{source}: takes more memory than there is. {BIG}.")
+        return failed("refused", type(error).__name__, f"{source} needs more memory than there is. {BIG}.")
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        return failed("crashed", "bug", f"{source}: stopped with {what}. This is a bug of ours; please report it.")
+        return failed("crashed", "bug", f"{source} stopped with {what}. This is a bug of ours; please report it.")
 
 
 def make_folder(target: str) -> None:
@@ -129,12 +128,12 @@ def make_folder(target: str) -> None:
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WriteError(f"{folder}: cannot be made: {reason(error)}. Give another --out.") from error
+        raise WriteError(f"{folder} cannot be made: {reason(error)}. Use another --out.") from error
 
 
 def failed(outcome: Outcome, kind: str, message: str) -> dict[str, Any]:
     """The record's fields of a source that was not converted."""
-    return {"outcome": outcome, "error": {"kind": kind, "message": printable(message, LONGEST)}}
+    return {"outcome": outcome, "error": {"kind": kind, "message": bounded(message)}}
 
 
 def converted(report: "Conversion") -> dict[str, Any]:
@@ -168,7 +167,7 @@ def worst(comparisons: "Sequence[Comparison]") -> dict[str, Any] | None:
 
 
 def target_sha256(target: str) -> str:
-    """Of the target's bytes; one behind a URL is read back."""
+    """SHA-256 of the target's bytes; a target at a URL is read back."""
     with open_binary(locate(target)) as file:
         return stream_sha256(file)
 

@@ -36,11 +36,11 @@ def main() -> None:
         raise
     except OSError as error:
         if error.errno != errno.ENOSPC:
-            raise  # a broken pipe is none of our business: __main__ ends in silence
+            raise  # a broken pipe is not our business: __main__ ends silently
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - what is left of the output has nowhere to go
         fail("OSError", "Standard output: no space left on the device. Free space or print elsewhere.")
     except MemoryError:
         fail(
             "MemoryError",
-            "There is not enough memory for this layer. Give --layout linear, or one layer at a time with --layer.",
+            "There is not enough memory for this layer. Use --layout linear, or one layer at a time with --layer.",
         )

@@ -10,7 +10,7 @@ import typer
 
 from ..options import BatchOptions
 from .options import Json, taking
-from .screen import bar_of_files, print_json, show
+from .screen import bar_of_files, complain, print_json, show
 from .verbs import app, example
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def batch(
         typer.Option(
             "--dask",
             metavar="ADDRESS",
-            help="Work on the Dask cluster with this scheduler (tcp://host:8786) instead of here.",
+            help="Work on the Dask cluster with this scheduler (tcp://host:8786) instead of on this machine.",
             show_default=False,
         ),
     ] = None,
@@ -59,7 +59,7 @@ def batch(
     ] = False,
     **options: Any,
 ) -> None:
-    """Convert many models; a report beside the targets has a line for each, and no failure stops the others."""
+    """Convert many models; a report next to the targets has a line for each, and no failure stops the others."""
     if dask is not None and "jobs" in options:
         raise typer.BadParameter("--jobs is for this machine; on a cluster its workers decide. Leave out one of them.")
     from ..batch.cluster import dask_executor
@@ -73,7 +73,7 @@ def batch(
         summary.add(done)
     with ExitStack() as stack:
         executor = stack.enter_context(dask_executor(dask)) if dask is not None else None
-        note_instead(lambda: f"{summary.total} of {total} sources are in {out}/report.jsonl; go on with --resume.")
+        note_instead(lambda: f"{summary.total} of {total} sources are in {out}/report.jsonl; continue with --resume.")
         shown = stack.enter_context(batch_progress(len(planned.tasks), quiet, as_json))
         for done in run_batch(planned, executor=executor):
             summary.add(done)
@@ -114,10 +114,10 @@ def batch_progress(total: int, quiet: bool, as_json: bool) -> "Iterator[Callable
     if as_json:
         yield lambda report: print_json(report.to_dict(), indent=None)
     elif quiet:
-        yield lambda report: None if report.outcome in FINISHED else typer.echo(failure(report), err=True)
+        yield lambda report: None if report.outcome in FINISHED else complain(failure(report))
     elif sys.stderr.isatty():
         with bar_of_files(total) as shown:
             yield shown
     else:
         count = itertools.count(1)
-        yield lambda report: typer.echo(f"{next(count)}/{total} {line(report)}", err=True)
+        yield lambda report: complain(f"{next(count)}/{total} {line(report)}")

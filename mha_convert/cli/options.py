@@ -52,7 +52,7 @@ def taking(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def is_given(value: Any) -> bool:
-    """Whether a user gave the option: nothing else is passed on, so that every default stands in one place."""
+    """Whether a user gave the option: nothing else is passed on, so that every default is in one place."""
     return value is not None and value is not False and value != []
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from ..errors import printable
+from ..errors import bounded, shortened
 
 if TYPE_CHECKING:
     from ..batch.record import SourceReport
@@ -23,7 +23,7 @@ def print_json(document: dict[str, Any], indent: int | None = 2) -> None:
 
 def show(document: "Document") -> None:
     """Tables for a terminal, plain text for a pipe."""
-    from ..words.table import Table, as_plain_text, plain_table
+    from ..words.table import Table, as_plain_text, plain_table, safe
 
     if not sys.stdout.isatty():
         typer.echo(as_plain_text(document))
@@ -34,7 +34,7 @@ def show(document: "Document") -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    for part in document:
+    for part in safe(document):
         if not isinstance(part, Table):
             console.print(Text(part))
         elif max(map(len, plain_table(part))) <= console.width:
@@ -69,7 +69,7 @@ def progress(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda name, index, total: bar.update(task, description=name, completed=index, total=total)
+        yield lambda name, index, total: bar.update(task, description=shortened(name, 60), completed=index, total=total)
 
 
 @contextmanager
@@ -95,19 +95,21 @@ def bar_of_files(total: int) -> "Iterator[Callable[[SourceReport], None]]":
 
         def shown(report: "SourceReport") -> None:
             if report.outcome not in FINISHED:
-                bar.console.print(Text(line(report), "red"))
+                bar.console.print(Text(bounded(line(report)), "red"))
             done = bar.tasks[0].completed + 1
             bar.update(task, completed=done, rate=f"{done / max(time.monotonic() - began, 1e-3):.1f}/s")
 
         yield shown
 
 
-def fail(kind: str, text: str) -> NoReturn:
-    """One line on standard error, with ``--json`` a document as well, and exit code 1.
+def complain(line: str) -> None:
+    """One line on standard error; paths and names may hold anything, so all of it is escaped."""
+    typer.echo(bounded(line), err=True)
 
-    Paths may hold anything, so all of the line is escaped.
-    """
-    typer.echo(f"error: {printable(text, limit=10_000)}", err=True)
+
+def fail(kind: str, text: str) -> NoReturn:
+    """One line on standard error, with ``--json`` a document as well, and exit code 1."""
+    complain(f"error: {text}")
     if wants_json():
         print_error(kind, text)
     sys.exit(1)

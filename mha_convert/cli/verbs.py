@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Errors go to standard error. Exit code 0: done, and proven unless --reference none was given; 1: a clear error; "
-    "2: wrong usage; 130: interrupted; 141: whoever read the output stopped."
+    "2: wrong usage; 130: interrupted; 141: the reader of the output stopped."
 )
 app = typer.Typer(
     name="mha-convert",
@@ -167,7 +167,9 @@ def match(
     if found.pairs or not as_json:  # one document, which is the error's where there is no match
         answer(found, as_json)
     if written and not as_json:
-        show([f"Rules: {rules}. Edit them, then: {written}"])
+        from ..words.table import CommandLine
+
+        show([CommandLine(f"Rules: {rules}. Edit them, then: {written}")])
     if not found.pairs:
         all_matched(found, like)  # is the error
 

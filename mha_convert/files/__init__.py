@@ -1,1 +1,1 @@
-"""Where bytes are: files on disks and behind URLs, within bounds, and processes of our own."""
+"""Where bytes are: files on disks and at URLs, within bounds, and processes of our own."""

@@ -1,13 +1,13 @@
 """What a file may ask for. Where the bytes in the file bound a size, they do, and no number here.
 
-``--trust`` (``trust=True``) lifts all of ``Limits``, for sources whose author is known; what stands in one another only
+``--trust`` (``trust=True``) lifts all of ``Limits``, for sources whose author is known; what is in one another only
 as far as trees can be followed. The bounds of files of words that go with a command, and of what is only looked at to
 name it, are no part of a source and stay as they are.
 """
 
 from dataclasses import dataclass
 
-RAISE = "If you trust the file's author, give --trust (trust=True), which lifts this limit"
+RAISE = "If you trust the file's author, use --trust (trust=True), which lifts this limit"
 NO_MODEL = "No Keras model is like that"  # where trust was given already
 ENDLESS = 1 << 62
 RULES = 4 << 20  # bytes of a file of rules or settings in TOML

@@ -1,7 +1,7 @@
-"""Where a file lies: on a disk of this machine, or behind a URL of a store that fsspec knows.
+"""Where a file is: on a disk of this machine, or at a URL of a store that fsspec knows.
 
 A URL becomes a ``UPath``, which has ``pathlib``'s methods, so the readers do not tell the two apart. Only what the two
-do differently stands here: opening, reading a range of bytes, and bringing a file here or there. Both libraries are
+do differently is here: opening, reading a range of bytes, and bringing a file here or there. Both libraries are
 imported when the first URL is met.
 """
 
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from ..errors import ReadError, WriteError, printable, reason
+from ..errors import ReadError, WriteError, reason
 from ..records.source import KERAS_MODULES, Array, FileState
 
 StrPath = str | os.PathLike[str]
@@ -65,14 +65,14 @@ class Wanted:
 
 
 SAVE_KERAS = (
-    "Save the model with model.save('model.keras') and give that path; for one layer in memory use from_keras_layer"
+    "Save the model with model.save('model.keras') and pass that path; for one layer in memory use from_keras_layer"
 )
-SAVE_TORCH = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that path"
+SAVE_TORCH = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and pass that path"
 IN_KERAS = dict.fromkeys(KERAS_MODULES, SAVE_KERAS)
-SOURCE = Wanted("the path or URL of a saved Keras model", IN_KERAS, "Give it as text, 'model.keras'")
-CONFIG = Wanted("the path of a file with the model's JSON", {}, "Write model.to_json() to a file and give its path")
+SOURCE = Wanted("the path or URL of a saved Keras model", IN_KERAS, "Pass it as text, 'model.keras'")
+CONFIG = Wanted("the path of a file with the model's JSON", {}, "Write model.to_json() to a file and pass its path")
 MODEL = Wanted("the path of a state_dict", {}, SAVE_TORCH)
-FILE = Wanted("a path or URL", {}, "Give it as text, 'attention.safetensors'")
+FILE = Wanted("a path or URL", {}, "Pass it as text, 'attention.safetensors'")
 
 
 class Location(Protocol):
@@ -122,14 +122,14 @@ class Location(Protocol):
 
 
 def refuse_object(place: object, wanted: Wanted = FILE) -> None:
-    """Refuse what is no path: a live model, None, a number, an array.
+    """Refuse what is not a path: a live model, None, a number, an array.
 
     Raises:
         ReadError: with what was given, and the next step.
     """
     if isinstance(place, str | os.PathLike) or hasattr(place, "fs"):  # a URL of fsspec is no PathLike
         return
-    title = "None" if place is None else f"an object of class {printable(type(place).__name__)}"
+    title = "None" if place is None else f"an object of class {type(place).__name__}"
     raise ReadError(f"{title[0].upper()}{title[1:]}: expected {wanted.what}. {wanted.next_step(place)}.")
 
 
@@ -139,7 +139,7 @@ def is_url(place: StrPath) -> bool:
 
 
 def is_remote(path: Location) -> bool:
-    """Whether the bytes lie behind a store, and not on a disk of this machine."""
+    """Whether the bytes are in a store, and not on a disk of this machine."""
     return not isinstance(path, Path)
 
 
@@ -174,13 +174,13 @@ def locate(place: StrPath) -> Location:
     except ImportError as error:
         extra = EXTRAS.get(scheme, "remote")
         raise ReadError(
-            f"{printable(text)}: reading {scheme}:// needs a package that is not installed: {printable(error)}. "
+            f"{text}: reading {scheme}:// needs a package that is not installed: {error}. "
             f'Run `pip install "mha-convert[{extra}]"`.'
         ) from error
     except Exception as error:  # every store has errors of its own
-        raise ReadError(f"{printable(text)}: is no address that can be read: {cause(error)}. Check it.") from error
+        raise ReadError(f"{text} is not an address that can be read: {cause(error)}. Check it.") from error
     if not store.path.strip("/"):
-        raise ReadError(f"{printable(text)}: names no file. Give it with its path: {scheme}://…/model.keras.")
+        raise ReadError(f"{text} names no file. Pass it with its path: {scheme}://…/model.keras.")
     return located
 
 
@@ -190,7 +190,7 @@ def local_path(url: str) -> Path:
 
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
-        raise ReadError(f"{printable(url)}: names the machine '{printable(parts.netloc)}'. Write file:///path.")
+        raise ReadError(f"{url} names the machine '{parts.netloc}'. Write file:///path.")
     return Path(url2pathname(parts.path))
 
 
@@ -198,8 +198,8 @@ def cause(error: BaseException) -> str:
     """What a store's error says, in one line."""
     if isinstance(error, FileNotFoundError):  # web servers: whatever they answered, fsspec says that there is none
         answered = error.__cause__ if getattr(error.__cause__, "status", 404) != 404 else None
-        return printable(str(answered)) if answered else "there is no such file"
-    return reason(error) if isinstance(error, OSError) else printable(str(error) or type(error).__name__)
+        return str(answered) if answered else "there is no such file"
+    return reason(error) if isinstance(error, OSError) else str(error) or type(error).__name__
 
 
 @contextmanager
@@ -213,7 +213,8 @@ def store_errors(path: Location) -> Iterator[None]:
         if not is_remote(path):
             raise
         raise ReadError(
-            f"{path}: the store does not give it: {cause(error)}. Check the address, the network and your credentials."
+            f"{path}: the store does not return it: {cause(error)}. "
+            "Check the address, the network and your credentials."
         ) from error
 
 
@@ -236,7 +237,7 @@ def refuse_changed(files: Iterable[FileState]) -> None:
             is_same = False
         if not is_same:
             raise ReadError(
-                f"{file.path}: changed while it was read. Wait until it is complete, or copy it, and convert again."
+                f"{file.path} changed while it was read. Wait until it is complete, or copy it, and convert again."
             )
 
 
@@ -274,7 +275,7 @@ def refuse_endless(path: Location) -> None:
         ReadError: it is a device, pipe or socket.
     """
     if is_endless(path):
-        raise ReadError(f"{path}: is a device, pipe or socket, expected a file. Give a file on a disk.")
+        raise ReadError(f"{path} is a device, pipe or socket, expected a file. Pass a file on a disk.")
 
 
 def is_endless(path: Location) -> bool:
@@ -286,7 +287,7 @@ def is_endless(path: Location) -> bool:
 
 
 def size_of(path: Location) -> int:
-    """Bytes in the file; a store that does not tell has none until it is read."""
+    """Bytes in the file; a store that does not say has none until it is read."""
     with store_errors(path):
         return path.stat().st_size or 0
 
@@ -346,7 +347,7 @@ def fetch(path: Location, start: int, size: int) -> Array:
         if len(content) > size and len(content) == size_of(path):  # a web server that knows no ranges
             content = content[start : start + size]
     if len(content) != size:
-        raise ReadError(f"{path}: gave {len(content)} bytes at {start}, expected {size}. It changed or is damaged.")
+        raise ReadError(f"{path} gave {len(content)} bytes at {start}, expected {size}. It changed or is damaged.")
     return np.frombuffer(content, np.uint8)
 
 
@@ -395,7 +396,7 @@ def gives_ranges(path: Location) -> bool:
 def standard_input() -> Path:
     """A copy of what comes in through the pipe."""
     if sys.stdin.isatty():
-        raise ReadError("Standard input: is a terminal, expected a file through a pipe. Give a path or a URL.")
+        raise ReadError("Standard input is a terminal, expected a file through a pipe. Pass a path or a URL.")
     copy = scratch_file("standard-input")
     spool(sys.stdin.buffer, copy)
     return copy
@@ -408,7 +409,7 @@ def spool(source: IO[bytes], copy: Path) -> None:
             shutil.copyfileobj(source, file, CHUNK)
     except OSError as error:
         raise ReadError(
-            f"{copy.name}: cannot be copied to {copy.parent}: {reason(error)}. "
+            f"{copy.name} cannot be copied to {copy.parent}: {reason(error)}. "
             "Free space, or set TMPDIR to a larger disk."
         ) from error
 
@@ -431,10 +432,10 @@ def publish(copy: Path, target: Location) -> None:
             store.fs.mv(draft.path, store.path)
     except Exception as error:  # every store has errors of its own
         raise WriteError(
-            f"{target}: the store does not take it: {cause(error)}. Check the address and your permissions."
+            f"{target}: the store does not accept it: {cause(error)}. Check the address and your permissions."
         ) from error
     if not arrived:
-        raise WriteError(f"{target}: came back from the store with other bytes, and was removed. Try again.")
+        raise WriteError(f"{target} came back from the store with other bytes, and was removed. Try again.")
 
 
 def same_bytes(copy: Path, store: Any) -> bool:

@@ -7,43 +7,49 @@ from collections.abc import Sequence
 
 from ..errors import printable
 
-LONGEST = 1000  # characters of a word; a longer one is cut, and the command is for reading only
+LONGEST = 1000  # characters of a quoted word; a longer one is cut, and the command is for reading only
+IN_ERRORS = 300  # the same in an error, where errors.bounded must not cut into a command
+EXPANDED = 16  # characters that quoting makes of one at most
 PLAIN_IN_POWERSHELL = r"[\w./\\:+=-]+"
 QUOTES_OF_POWERSHELL = "['\u2018\u2019\u201a\u201b]"  # each ends a text in single quotes, and is one if there are two
 
 
-def command(program: str, path: object) -> str:
+def command(program: str, path: object, most: int = LONGEST) -> str:
     """A whole command, a program's fixed words and a file: for a POSIX shell, or PowerShell on Windows."""
-    return f"{program} {file(path)}"
+    return f"{program} {file(path, most)}"
 
 
-def option(name: str, value: object) -> str:
+def option(name: str, value: object, most: int = LONGEST) -> str:
     """An option with its value, which may begin with a dash."""
-    return f"{name}={quoted(value)}" if str(value).startswith("-") else f"{name} {quoted(value)}"
+    return f"{name}{'=' if str(value).startswith('-') else ' '}{quoted(value, most)}"
 
 
-def file(path: object) -> str:
+def file(path: object, most: int = LONGEST) -> str:
     """A path as an argument: one that begins with a dash would be an option."""
-    return quoted(f"./{path}" if str(path).startswith("-") else path)
+    return quoted(f"./{path}" if str(path).startswith("-") else path, most)
 
 
-def quoted(word: object) -> str:
-    """One word as a shell takes it: one line, and whatever is in it is text.
+def quoted(word: object, most: int = LONGEST) -> str:
+    """One word as a shell takes it: one line, all of it text; cut where it has more than ``most`` characters.
 
     Words with characters that cannot be printed are written as ``$'…'``, which bash and zsh read.
     """
     text = str(word)
-    if len(text) > LONGEST:
-        return quoted(text[:LONGEST]) + "…"
+    whole = quoted_whole(text[:most])
+    return whole if len(text) <= most >= len(whole) else quoted_whole(text[: most // EXPANDED]) + "…"
+
+
+def quoted_whole(text: str) -> str:
+    """A word of any length, quoted."""
     if os.name == "nt":
-        text = printable(text, LONGEST)
+        text = printable(text)
         return (
             text
             if re.fullmatch(PLAIN_IN_POWERSHELL, text)
             else "'" + re.sub(QUOTES_OF_POWERSHELL, r"\g<0>\g<0>", text) + "'"
         )
-    if text.startswith("="):  # zsh looks for a program of the name behind it
-        return f"'='{quoted(text[1:]) if text[1:] else ''}"
+    if text.startswith("="):  # zsh looks for a program of the name after it
+        return f"'='{quoted_whole(text[1:]) if text[1:] else ''}"
     return shlex.quote(text) if text.isprintable() else "$'" + "".join(map(escaped, text)) + "'"
 
 
@@ -60,5 +66,5 @@ def escaped(character: str) -> str:
 
 def layer_options(names: Sequence[str], most: int = 4) -> str:
     """The ``--layer`` options that name some layers, shortened where they are more than ``most``."""
-    shown = [option("--layer", name) for name in names[:most]]
+    shown = [option("--layer", name, IN_ERRORS) for name in names[:most]]
     return " ".join(shown) + (f" (and {len(names) - most} more)" if len(names) > most else "")

@@ -1,4 +1,4 @@
-"""Files of words beside the weights: configurations, rules, settings, lists. Any of them may come from a stranger.
+"""Files of words next to the weights: configurations, rules, settings, lists. Any of them may come from a stranger.
 
 Such a file is opened only where it is one (a pipe would never end, and neither would a link to a device), and read no
 further than a bound that the caller gives.
@@ -34,7 +34,7 @@ def read_small(source: Source, most: int, holds: str, next_step: str) -> bytes:
                 content = b"".join(pieces(file, most + 1))
         if max(size, len(content)) > most:
             found = f"{size}" if size > most else f"more than {most}"  # some stores do not tell, and files may grow
-            raise ReadError(f"{source}: is {found} bytes of {holds}, expected at most {most}. {next_step}.")
+            raise ReadError(f"{source} is {found} bytes of {holds}, expected at most {most}. {next_step}.")
     return content
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import ReadError, printable, reason
+from ..errors import ReadError, reason
 from .limits import RULES, RULES_DEPTH
 from .locations import StrPath, locate
 from .small_files import read_small
@@ -30,19 +30,19 @@ BETWEEN_NAMES = re.compile(r"[\n,=\[\]{}]")
 
 
 def read_toml(path: StrPath, example: str) -> dict[str, Any]:
-    """The document in a file or behind a URL; ``example`` is the page that shows one.
+    """The document in a file or at a URL; ``example`` is the page that shows one.
 
     Raises:
-        ReadError: missing, no file, too large, or no TOML.
+        ReadError: missing, not a file, too large, or not TOML.
     """
     try:
         text = read_small(Source(locate(path)), RULES, "TOML", SPLIT).decode("utf-8")
         refuse_deep(text, path, example)
         return tomllib.loads(text)
     except OSError as error:
-        raise ReadError(f"{path}: cannot be opened: {reason(error)}. Check the path.") from error
+        raise ReadError(f"{path} cannot be opened: {reason(error)}. Check the path.") from error
     except ValueError as error:  # also of the encoding
-        raise ReadError(f"{path}: is no TOML: {printable(error)}. Look at {example} for an example.") from error
+        raise ReadError(f"{path} is not TOML: {error}. Look at {example} for an example.") from error
     except RecursionError as error:
         raise too_deep(path, example) from error
 
@@ -55,7 +55,7 @@ def refuse_deep(text: str, path: StrPath, example: str) -> None:
 
 
 def outside_texts(text: str) -> Iterator[str]:
-    """What stands outside texts and comments; one that does not end takes the rest, which no parser gets to either."""
+    """What is outside texts and comments; one that does not end takes the rest, which no parser gets to either."""
     at = 0
     while begun := BEGINNING.search(text, at):
         yield text[at : begun.start()]
@@ -70,6 +70,6 @@ def outside_texts(text: str) -> Iterator[str]:
 def too_deep(path: StrPath, example: str) -> ReadError:
     """The error for tables in tables without end."""
     return ReadError(
-        f"{path}: is nested more than {RULES_DEPTH} deep, which no rules or settings are. "
+        f"{path} is nested more than {RULES_DEPTH} deep, which no rules or settings are. "
         f"Look at {example} for an example."
     )

@@ -22,7 +22,7 @@ def unchanged(checkpoint: Checkpoint) -> Iterator[None]:
 
 @contextmanager
 def checked(checkpoint: Checkpoint) -> Iterator[None]:
-    """Compare the source with its checksums in a thread beside the block; the block ends when both have ended.
+    """Compare the source with its checksums in a thread alongside the block; the block ends when both have ended.
 
     A block that fails on a damaged source fails with what is wrong with the source.
     """

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import LayerError, ReadError, printable
+from ..errors import LayerError, ReadError
 from ..readers.keras_classes import is_own, module_of, registered_name
 from ..records.graph import Call, Graph, GraphLayer, TensorSpec, Value, leaves
 from ..records.source import Checkpoint
@@ -53,12 +53,13 @@ def root_config(checkpoint: Checkpoint) -> Mapping[str, Any]:
     config = checkpoint.root.config
     if config is None:
         raise ReadError(
-            f"{checkpoint.path}: has no configuration, so its graph is unknown. Pass what model.to_json() returns as "
+            f"{checkpoint.path} has no configuration, so its graph is unknown. Pass what model.to_json() returns as "
             "--config FILE.json (config=)."
         )
     module = {} if config.module is None else {"module": config.module}
     named = {"class_name": config.registered_name if config.is_own and config.registered_name else config.class_name}
-    return {**named, **module, "registered_name": config.registered_name, "config": config.settings}
+    facts = {"registered_name": config.registered_name, "build_config": config.build, "config": config.settings}
+    return {**named, **module, **facts}
 
 
 def refuse_without_graph(root: Entry, checkpoint: Checkpoint) -> None:
@@ -66,11 +67,11 @@ def refuse_without_graph(root: Entry, checkpoint: Checkpoint) -> None:
     config = checkpoint.root.config
     if root.is_model or config is None:
         return
-    title = printable(config.title, 80)
+    title = config.title
     if config.is_own:
         fact = f"is a '{title}', a class whose own code says what it computes, and that is not in the file"
-        raise LayerError(f"{checkpoint.path}: {fact}. {REBUILD}.")
-    raise LayerError(f"{checkpoint.path}: is a '{title}', of which the file holds settings and no graph. {REBUILD}.")
+        raise LayerError(f"{checkpoint.path} {fact}. {REBUILD}.")
+    raise LayerError(f"{checkpoint.path} is a '{title}', of which the file holds settings and no graph. {REBUILD}.")
 
 
 def graphs_of(entries: list[Entry], keras_version: str | None) -> dict[Entry, Graph]:
@@ -88,7 +89,7 @@ def graphs_of(entries: list[Entry], keras_version: str | None) -> dict[Entry, Gr
         except MalformedError as error:
             if not model.route:
                 raise
-            raise MalformedError(f"in model '{printable('/'.join(model.route), 100)}' {error}") from None
+            raise MalformedError(f"in model '{'/'.join(model.route)}' {error}") from None
     return graphs
 
 
@@ -170,26 +171,24 @@ def check_references(found: Calls, layers: Mapping[str, GraphLayer]) -> None:
     """Every value is an output of a call that there is, and a nested model is called with what it takes."""
     for call in found.calls.values():
         for value in call.values:
-            check_value(value, found, layers, f"layer '{printable(call.layer, 60)}' is called with")
+            check_value(value, found, layers, f"layer '{call.layer}' is called with")
         nested = layers[call.layer].graph
         if nested is not None:
             given, taken = call.arguments[:1], len(list(leaves(nested.inputs)))
             count = len(list(leaves(given)))
             if not (given and isinstance(given[0], Mapping)) and count != taken:
-                raise MalformedError(
-                    f"model '{printable(call.layer, 60)}' is called with {count} tensors, and has {taken} inputs"
-                )
+                raise MalformedError(f"model '{call.layer}' is called with {count} tensors, and has {taken} inputs")
     for value in leaves(found.outputs):
         check_value(value, found, layers, "the model returns")
     for value in leaves(found.inputs):
         check_value(value, found, layers, "the model takes")
         if not layers[value.layer].is_input:
-            raise MalformedError(f"the input '{printable(value.layer, 60)}' of the model is not an InputLayer")
+            raise MalformedError(f"the input '{value.layer}' of the model is not an InputLayer")
 
 
 def check_value(value: Value, found: Calls, layers: Mapping[str, GraphLayer], who: str) -> None:
     """One value is an output of a call that there is."""
-    layer, name = layers.get(value.layer), printable(value.layer, 60)
+    layer, name = layers.get(value.layer), value.layer
     if layer is None:
         raise MalformedError(f"{who} an output of '{name}', which is not among the layers")
     if (value.layer, value.call) not in found.calls and (not layer.is_input or value.call):
@@ -205,11 +204,11 @@ def check_closed(found: Calls, layers: Mapping[str, GraphLayer], order: list[tup
     used = [value for key in order for value in found.calls[key].values]
     for value in (*used, *leaves(found.outputs)):
         if layers[value.layer].is_input and value not in inputs:
-            raise MalformedError(f"the input '{printable(value.layer, 60)}' is used, and is not one of the model's")
+            raise MalformedError(f"the input '{value.layer}' is used, and is not one of the model's")
 
 
 def with_more_specs(found: Calls, layers: Mapping[str, GraphLayer]) -> dict[Value, TensorSpec]:
-    """What calls tell of values, what inputs tell of themselves, and what layers were built with."""
+    """What calls say of values, what inputs say of themselves, and what layers were built with."""
     specs = dict(found.specs)
     for name, layer in layers.items():
         if layer.is_input:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import printable
 from ..readers.keras_classes import is_own
 from .plain import MalformedError
 
@@ -52,7 +51,7 @@ class Entry:
         """The calls, as they are written."""
         found = self.config.get("inbound_nodes")
         if found is not None and not isinstance(found, list):
-            raise MalformedError(f"the calls of layer '{printable(self.name, 60)}' are not a list")
+            raise MalformedError(f"the calls of layer '{self.name}' are not a list")
         return found or []
 
 
@@ -98,11 +97,11 @@ def tree_of(config: Json) -> list[Entry]:
 def named(listed: Any, model: Entry) -> dict[str, Entry]:
     """The layers of a model by name."""
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise MalformedError(f"the layers of '{printable(model.name, 60)}' are not a list of objects")
+        raise MalformedError(f"the layers of '{model.name}' are not a list of objects")
     names = [name_of(item) or nameless(item, number) for number, item in enumerate(listed)]
     name, times = Counter(names).most_common(1)[0] if names else ("", 0)
     if times > 1:
-        raise MalformedError(f"{times} layers of one model are called '{printable(name, 60)}'")
+        raise MalformedError(f"{times} layers of one model are called '{name}'")
     return {
         name: Entry(name=name, config=item, route=(*model.route, name))
         for name, item in zip(names, listed, strict=True)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from ..errors import printable
 from ..records.graph import Call, Graph, TensorSpec, Value, leaves
 from . import keras2, keras3
 from .entries import Entry
@@ -28,7 +27,7 @@ class Form(Protocol):
         """Whether a call is written in this form."""
 
     def read(self, node: Any, layer: str, number: int, class_name: str) -> tuple[Call, dict[Value, Any]]:
-        """One call, and what it tells of the tensors that it takes."""
+        """One call, and what it says of the tensors that it takes."""
 
 
 FORMS: tuple[Form, ...] = (keras3, keras2)
@@ -53,7 +52,7 @@ def read(model: Entry, graphs: Mapping[Entry, Graph]) -> Calls:
         graphs: of the nested models.
 
     Raises:
-        MalformedError: it is not written as any Keras writes it, or what a call takes cannot be told.
+        MalformedError: it is not written as any Keras writes it, or it is not clear what a call takes.
     """
     found = Calls(
         inputs=ends(model.settings["input_layers"], "inputs"), outputs=ends(model.settings["output_layers"], "outputs")
@@ -62,15 +61,13 @@ def read(model: Entry, graphs: Mapping[Entry, Graph]) -> Calls:
         for number, node in enumerate(entry.nodes):
             form = next((form for form in FORMS if form.accepts(node)), None)
             if form is None:
-                raise MalformedError(
-                    f"call {number} of layer '{printable(entry.name, 60)}' has no form that Keras writes"
-                )
+                raise MalformedError(f"call {number} of layer '{entry.name}' has no form that Keras writes")
             call, specs = form.read(node, entry.name, number, entry.class_name)
             found.calls[entry.name, number] = call
             found.by_keras_3 |= form is keras3
             for value, spec in specs.items():
                 if found.specs.setdefault(value, spec) != spec:
-                    raise MalformedError(f"two calls have two shapes for an output of '{printable(value.layer, 60)}'")
+                    raise MalformedError(f"two calls have two shapes for an output of '{value.layer}'")
     return renumbered(found, model, graphs)
 
 
@@ -120,7 +117,7 @@ def starts_of(found: Calls, model: Entry, graphs: Mapping[Entry, Graph]) -> Iter
         if start is None:
             numbers = sorted(in_calls[name] | in_outputs[name])
             raise MalformedError(
-                f"model '{printable(name, 60)}' is called {count} times, which does not fit the calls that are "
+                f"model '{name}' is called {count} times, which does not fit the calls that are "
                 f"referred to ({', '.join(map(str, numbers[:5]))})"
             )
         yield name, start

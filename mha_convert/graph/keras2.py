@@ -35,7 +35,7 @@ def tensor(data: Any) -> Value | None:
 
 
 def read(node: Any, layer: str, number: int, class_name: str) -> tuple[Call, dict[Value, Any]]:
-    """One call, and what it tells of the tensors: in this form nothing."""
+    """One call, and what it says of the tensors: in this form nothing."""
     keywords: list[Mapping[str, Any]] = []
     tree = first_argument(node, keywords)
     if any(other != keywords[0] for other in keywords[1:]):
@@ -63,7 +63,7 @@ def first_argument(node: Any, keywords: list[Mapping[str, Any]], depth: int = 0)
 
 
 def constant(value: Any) -> Any:
-    """A number as it is, lists of numbers as an array whose dtype the file does not tell."""
+    """A number as it is, lists of numbers as an array whose dtype the file does not say."""
     return Constant(numbers(value, None), None) if isinstance(value, list) else plain(value)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import printable
 from ..records.graph import Call, TensorSpec, Value
 from .plain import MalformedError, plain, shape_of
 
@@ -17,7 +16,7 @@ def accepts(node: Any) -> bool:
 
 
 def read(node: Any, layer: str, number: int, class_name: str) -> tuple[Call, dict[Value, TensorSpec]]:
-    """One call, and what it tells of the tensors that it takes."""
+    """One call, and what it says of the tensors that it takes."""
     specs: dict[Value, TensorSpec] = {}
 
     def tensor(data: Any) -> Value | None:
@@ -25,7 +24,7 @@ def read(node: Any, layer: str, number: int, class_name: str) -> tuple[Call, dic
             return None
         value, spec = tensor_of(data)
         if specs.setdefault(value, spec) != spec:
-            raise MalformedError(f"one call has two shapes for the output of layer '{printable(value.layer, 60)}'")
+            raise MalformedError(f"one call has two shapes for the output of layer '{value.layer}'")
         return value
 
     arguments = plain(node["args"], tensor)

@@ -1,6 +1,6 @@
 """Which entries among a model's layers are operations: functions of ``keras.ops`` or of TensorFlow, without weights.
 
-Keras 3 lists operations among the layers. ``.keras`` files tell them by their module. A ``.h5`` has no modules, and
+Keras 3 lists operations among the layers. In ``.keras`` files, their modules distinguish them. A ``.h5`` has no modules, and
 some names belong to a layer as well as to an operation: ``Add`` as a layer takes one list of tensors, as an operation
 two tensors. Taking one for the other computes something else without an error.
 """
@@ -8,7 +8,6 @@ two tensors. Taking one for the other computes something else without an error.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import printable
 from ..readers.keras_classes import registered_name
 from ..records.graph import Call
 from .plain import MalformedError
@@ -74,8 +73,7 @@ def is_operation(entry: Mapping[str, Any], calls: Iterable[Call], by_keras_3: bo
     if name in OF_TWO_TENSORS and any(takes_one_list(call) != has_keys_of_layer for call in calls):
         keys, arguments = ("a layer", "an operation") if has_keys_of_layer else ("an operation", "a layer")
         raise MalformedError(
-            f"'{printable(name, 40)}' '{printable(entry.get('name'), 60)}' has the settings of {keys} and the "
-            f"arguments of {arguments}"
+            f"'{name}' '{entry.get('name')}' has the settings of {keys} and the arguments of {arguments}"
         )
     return not has_keys_of_layer
 

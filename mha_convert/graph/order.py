@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..errors import printable
 from .plain import MalformedError
 
 Key = tuple[str, int]  # layer, and number of the call
@@ -36,7 +35,7 @@ def visited(starts: Iterable[Key], parents: Mapping[Key, Sequence[Key]], finishe
             if key not in parents or (number == 0 and finished.get(key)):
                 continue
             if number == 0 and key in finished:
-                raise MalformedError(f"the output of layer '{printable(key[0], 60)}' depends on itself")
+                raise MalformedError(f"the output of layer '{key[0]}' depends on itself")
             finished[key] = False
             if number < len(parents[key]):
                 stack += [(key, number + 1), (parents[key][number], 0)]

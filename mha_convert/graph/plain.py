@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import printable
 from ..records.graph import Constant, Value
 from ..records.source import Array
 
@@ -78,7 +77,7 @@ def array(data: Mapping[str, Any], inner: Inner) -> Constant:
     config = within(data)
     name = config.get("dtype")
     if not isinstance(name, str) or name not in DTYPES:
-        raise MalformedError(f"an array in the graph has the dtype {printable(name, 40)}, which is not of numbers")
+        raise MalformedError(f"an array in the graph has the dtype {name}, which is not of numbers")
     return Constant(numbers(config.get("value"), name), name)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import printable
 from ..records.graph import Call, Graph, GraphLayer, TensorSpec, Value
 from .entries import Entry
 from .functional import Calls
@@ -21,12 +20,12 @@ def read(model: Entry, graphs: Mapping[Entry, Graph]) -> tuple[Calls, GraphLayer
     """
     names = list(model.layers)
     if not names:
-        raise MalformedError(f"the Sequential model '{printable(model.name, 60)}' has no layers")
+        raise MalformedError(f"the Sequential model '{model.name}' has no layers")
     implied = None if model.layers[names[0]].class_name == INPUT else implied_input(model, graphs)
     first, *others = names if implied is None else [implied.name, *names]
     late = next((name for name in others if model.layers[name].class_name == INPUT), None)
     if late is not None:
-        raise MalformedError(f"the input '{printable(late, 60)}' of a Sequential model is not its first layer")
+        raise MalformedError(f"the input '{late}' of a Sequential model is not its first layer")
     found = Calls(inputs=Value(first), outputs=Value(others[-1] if others else first))
     for before, name in zip([first, *others], others, strict=False):
         found.calls[name, 0] = Call(name, 0, (Value(before),))
@@ -48,7 +47,7 @@ def implied_input(model: Entry, graphs: Mapping[Entry, Graph]) -> GraphLayer:
 
 
 def input_specs(model: Entry, first: Entry, graphs: Mapping[Entry, Graph]) -> Iterator[TensorSpec]:
-    """Every place where the file may tell the shape of the input, the surest first."""
+    """Every place where the file may say the shape of the input, the surest first."""
     yield TensorSpec(shape_of(first.settings.get("batch_input_shape")))
     yield TensorSpec(shape_of(model.settings.get("build_input_shape")))
     yield TensorSpec(shape_of(part(model.config, "build_config").get("input_shape")))

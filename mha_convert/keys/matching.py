@@ -1,7 +1,7 @@
 """``--like``: which of a source's layers belongs to which attention in a PyTorch model of the user's own.
 
 Attention in a ``state_dict`` is recognised by names, layers are matched by shapes, and among layers of equal shapes by
-their order. Where that does not tell, nothing is matched.
+their order. Where that decides nothing, nothing is matched.
 """
 
 import json
@@ -64,7 +64,7 @@ FORMS = (
     four("to_q", "to_k", "to_v", "to_out"),
     four("wq", "wk", "wv", "wo"),
     four("query", "key", "value", "out"),
-)  # T5's q, k, v, o are left out on purpose: no shape tells that its scores are not divided
+)  # T5's q, k, v, o are left out on purpose: no shape shows that its scores are not divided
 
 
 def align(layers: Sequence[Layer], shapes: Shapes, *, in_order: bool = True) -> Alignment:
@@ -83,51 +83,77 @@ def align(layers: Sequence[Layer], shapes: Shapes, *, in_order: bool = True) -> 
         LayoutError: the pairs need two layouts.
     """
     found = recognise(shapes)
+    projected: list[Any] = [layer for layer in layers if layouts.takes_layouts(layer.kind)]
+    projected = projected if in_order else sorted(projected, key=lambda layer: natural(layer.name))
+    # The places that each layer fits, by shapes alone.
+    plain = [place for place in found if altering(place) is None]
+    fitting = {layer.name: [place for place in plain if fits(layer, place, shapes)] for layer in projected}
     left = [
-        (layer.name, "it has no projections, by which attention in a model is recognised")
+        (layer.name, f"its class is {layer.kind}, and only attention with projections is matched")
         for layer in layers
         if not layouts.takes_layouts(layer.kind)
     ]
-    projected: list[Any] = [layer for layer in layers if layouts.takes_layouts(layer.kind)]
-    projected = projected if in_order else sorted(projected, key=lambda layer: natural(layer.name))
-    plain = [place for place in found if altering(place) is None]
-    fitting = {layer.name: [place for place in plain if fits(layer, place, shapes)] for layer in projected}
     pairs: list[Pair] = []
+    # A layer is paired where it and all layers like it fit the same places, and order assigns them; else the reason.
     for layer in projected:
         mine = fitting[layer.name]
         alike = [other for other in projected if set_of(fitting[other.name]) & set_of(mine)]
-        if has_hidden_rules(layer):
-            left.append((layer.name, "it has a window or other attention axes, which no shape in a model tells"))
-        elif not mine:
-            left.append((layer.name, no_place(layer, found, shapes)))
-        elif any(set_of(fitting[other.name]) != set_of(mine) for other in alike):
-            left.append(
-                (layer.name, "the model has attention of several forms that it fits, and shapes do not tell which")
-            )
-        elif len(alike) != len(mine):
-            places = ", ".join(place.prefix or "the model itself" for place in mine[:4])
-            left.append((layer.name, f"{len(alike)} layers of its shapes for {len(mine)} in the model ({places})"))
-        elif len({unnumbered(place.prefix) for place in mine}) > 1:
-            left.append((layer.name, f"its {len(mine)} places in the model differ in words, so order tells nothing"))
-        elif (
-            not (in_order and all(other.has_config for other in alike))
-            and len({unnumbered(other.name) for other in alike}) > 1
-        ):  # inside custom layers the order is the alphabet's
-            left.append((layer.name, f"this file does not tell the order of the {len(alike)} layers of its shapes"))
-        else:
+        candidates = Candidates(layer, mine, alike, [fitting[other.name] for other in alike])
+        nowhere = not mine and not has_hidden_rules(layer)
+        why = no_place(layer, found, shapes) if nowhere else ambiguity(candidates, in_order)
+        if why is None:
             pairs.append(Pair(layer=layer, place=mine[alike.index(layer)], alike=len(alike)))
+        else:
+            left.append((layer.name, why))
+    refuse_two_layouts(pairs)
     taken = set_of(pair.place for pair in pairs)
+    return Alignment(
+        pairs=tuple(pairs),
+        left_layers=tuple(left),
+        left_places=tuple(place for place in found if not set_of([place]) & taken),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """A layer, the ``places`` that it fits, all layers ``alike`` that fit one of these (itself, too), and their own."""
+
+    layer: AttentionLayer
+    places: list[ModelAttention]
+    alike: list[AttentionLayer]
+    theirs: list[list[ModelAttention]]
+
+
+def ambiguity(candidates: Candidates, in_order: bool) -> str | None:
+    """Why neither shapes nor order show which place is the layer's; None where they do."""
+    places, alike = candidates.places, candidates.alike
+    if has_hidden_rules(candidates.layer):
+        return "it has a window or other attention axes, which no shape in a model shows"
+    if any(set_of(others) != set_of(places) for others in candidates.theirs):
+        return "the model has attention of several forms that it fits, and shapes do not show which"
+    if len(alike) != len(places):
+        listed = ", ".join(place.prefix or "the model itself" for place in places[:4])
+        return f"{len(alike)} layers of its shapes for {len(places)} in the model ({listed})"
+    if len({unnumbered(place.prefix) for place in places}) > 1:
+        return f"its {len(places)} places in the model differ in words, so order shows nothing"
+    is_ordered = in_order and all(other.has_config for other in alike)  # inside custom layers it is the alphabet's
+    if not is_ordered and len({unnumbered(other.name) for other in alike}) > 1:
+        return f"this file does not show the order of the {len(alike)} layers of its shapes"
+    return None
+
+
+def refuse_two_layouts(pairs: Iterable[Pair]) -> None:
+    """A target has one layout.
+
+    Raises:
+        LayoutError: the pairs need two.
+    """
     used = {pair.place.layout for pair in pairs}
     if len(used) > 1:
         raise LayoutError(
             f"The model's attention has the forms of {len(used)} layouts, {' and '.join(sorted(used))}; a target has "
             "one. Convert in parts, with --layer."
         )
-    return Alignment(
-        pairs=tuple(pairs),
-        left_layers=tuple(left),
-        left_places=tuple(place for place in found if not set_of([place]) & taken),
-    )
 
 
 def set_of(places: Iterable[ModelAttention]) -> set[tuple[str, ...]]:
@@ -177,7 +203,7 @@ def changes_result(name: str) -> bool:
 
 
 def altering(place: ModelAttention) -> str | None:
-    """The first such tensor."""
+    """The first tensor inside attention that makes its result another than Keras'; None for none."""
     return next((key for key in place.others if changes_result(key.removeprefix(place.prefix))), None)
 
 
@@ -186,11 +212,11 @@ def no_place(layer: AttentionLayer, found: Sequence[ModelAttention], shapes: Sha
     others = [key for place in found if fits(layer, place, shapes) and (key := altering(place))]
     if not others:
         return "no attention in the model has its shapes"
-    return f"the model's attention of its shapes also has {printable(others[0])}, which changes what it computes"
+    return f"the model's attention of its shapes also has {others[0]}, which changes what it computes"
 
 
 def prefixes(shapes: Shapes, name: str) -> list[str]:
-    """What stands before ``name`` in the keys that end in it."""
+    """What is before ``name`` in the keys that end in it."""
     return [key.removesuffix(name) for key in shapes if key == name or key.endswith(f".{name}")]
 
 
@@ -237,7 +263,7 @@ def renames_of(alignment: Alignment) -> dict[str, str]:
     odd = next((text for text in texts if set("*{}") & set(text) or not text.isprintable()), None)
     if odd is not None:
         raise LayoutError(
-            f"Key '{printable(odd)}': has a star, a brace or a control character, which rules cannot hold. "
+            f"Key '{odd}' has a star, a brace or a control character, which rules cannot hold. "
             "Convert this layer with --prefix."
         )
     return names
@@ -245,7 +271,7 @@ def renames_of(alignment: Alignment) -> dict[str, str]:
 
 def as_toml(renames: Mapping[str, str], heading: Sequence[str]) -> str:
     """The table ``[rename]``, with lines of comment before it; a printable string of JSON is one of TOML."""
-    comments = [f"# {printable(line, limit=2000)}" for line in heading]
+    comments = [f"# {printable(line)}" for line in heading]
     return "\n".join(
         [
             *comments,

@@ -66,7 +66,7 @@ class Pattern:
     def sets(self, text: str, places: Mapping[str, int]) -> list[int] | None:
         """For each token, and for the end, the places from which the rest of the pattern matches; None for no match.
 
-        Bit ``n`` stands for the place with ``n`` characters of the text behind it.
+        Bit ``n`` stands for the place with ``n`` characters of the text after it.
         """
         found = [1]
         for token in reversed(self.tokens):

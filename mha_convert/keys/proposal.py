@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import layouts
-from ..errors import LayoutError, ReadError, printable
+from ..errors import LayoutError, ReadError
 from ..files.locations import StrPath
 from ..files.shell import file, layer_options, option
 from ..records.layer import Layer
@@ -27,7 +27,7 @@ def aligned(checkpoint: Checkpoint, layers: Sequence[Layer], like: StrPath) -> A
         for key in place.keys.values():
             if model.dtypes[key] not in layouts.DTYPES:
                 raise ReadError(
-                    f"{like}: '{printable(key)}' in its attention is {printable(model.dtypes[key])}, expected plain "
+                    f"{like}: '{key}' in its attention is {model.dtypes[key]}, expected plain "
                     f"{', '.join(layouts.DTYPES)}. Save the state_dict of the model as it was before."
                 )
     notes = tuple(f"{like}: {note}" for note in model.notes)
@@ -52,13 +52,13 @@ def write_rules(
 
 
 def all_matched(alignment: Alignment, like: StrPath) -> Alignment:
-    """The same, or an error that names every layer which has no place for sure."""
+    """The alignment itself, or an error that names every layer without a sure place."""
     if alignment.left_layers:
-        facts = "; ".join(f"layer '{printable(name)}': {why}" for name, why in alignment.left_layers)
+        facts = "; ".join(f"layer '{name}': {why}" for name, why in alignment.left_layers)
         steps = ["Edit the rules that `mha-convert match` writes"] if alignment.pairs else []
         if alignment.pairs:
             steps.append(f"or match the rest with {layer_options([pair.layer.name for pair in alignment.pairs])}")
         raise LayoutError(
-            f"{like}: does not take every layer: {facts}. {', '.join(steps) or 'Write rules for --rename'}."
+            f"{like} does not take every layer: {facts}. {', '.join(steps) or 'Write rules for --rename'}."
         )
     return alignment

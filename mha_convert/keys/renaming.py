@@ -1,7 +1,7 @@
 """Renames: a target's keys under the names of any project, by patterns that are data.
 
 ``*`` in a pattern stands for one or more characters without a dot, ``**`` for one or more of any kind; ``{1}`` in the
-new name is what the first star stands for. Each key goes by the first pattern that matches the whole of it.
+new name is what the first star stands for. Each key is renamed by the first pattern that matches the whole of it.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..errors import LayoutError, ReadError, printable
+from ..errors import LayoutError, ReadError
 from ..files.locations import StrPath
 from ..files.toml import read_toml
 from ..records.plan import LayerPlan, Plan
@@ -30,7 +30,7 @@ class Rename:
 
     def __str__(self) -> str:
         """The rule as messages name it."""
-        return f"Rename '{printable(self.pattern)}' to '{printable(self.new)}'"
+        return f"Rename '{self.pattern}' to '{self.new}'"
 
     @cached_property
     def compiled(self) -> Pattern:
@@ -47,9 +47,9 @@ class Rename:
         stars = sum(isinstance(token, Star) for token in self.compiled.tokens)
         wrong = [number for number in FIELD.findall(self.new) if not 1 <= int(number) <= stars]
         if wrong:
-            raise LayoutError(f"{self}: has {{{wrong[0]}}}, and the pattern has {stars} stars. Count the stars from 1.")
+            raise LayoutError(f"{self} has {{{wrong[0]}}}, and the pattern has {stars} stars. Count the stars from 1.")
         if set("{}") & set(FIELD.sub("", self.new)):
-            raise LayoutError(f"{self}: has braces without a number. Give {{1}} for what the first star stands for.")
+            raise LayoutError(f"{self} has braces without a number. Use {{1}} for what the first star stands for.")
 
 
 def rename(plan: Plan, renames: Mapping[str, str]) -> Plan:
@@ -58,8 +58,8 @@ def rename(plan: Plan, renames: Mapping[str, str]) -> Plan:
     Args:
         plan: from ``plan``.
         renames: patterns and new names, in their order: ``{"block_*.**": "layers.{1}.{2}"}``. ``*`` is one part of a
-            key or less, ``**`` anything. Each key goes by the first pattern that matches the whole of it; one that no
-            pattern matches stays.
+            key or less, ``**`` anything. Each key is renamed by the first pattern that matches the whole of it; one
+            that no pattern matches stays.
 
     Raises:
         LayoutError: a pattern that matches no key, or only keys that others before it have taken; two keys with one
@@ -74,8 +74,7 @@ def rename(plan: Plan, renames: Mapping[str, str]) -> Plan:
     for key, name in new.items():
         if name in owners:
             raise LayoutError(
-                f"Renames: '{printable(owners[name])}' and '{printable(key)}' would both be called "
-                f"'{printable(name)}'. Give each key a name of its own."
+                f"Renames: '{owners[name]}' and '{key}' would both be called '{name}'. Give each key a name of its own."
             )
         owners[name] = key
     return replace(plan, layers=tuple(with_keys(item, new) for item in plan.layers))
@@ -97,13 +96,13 @@ def new_names(keys: list[str], rules: list[Rename]) -> Iterator[tuple[str, str]]
     for rule in rules:
         if not matched[rule]:
             raise LayoutError(
-                f"{rule}: matches none of the target's {len(keys)} keys, the first of which is '{printable(keys[0])}'. "
+                f"{rule} matches none of the target's {len(keys)} keys, the first of which is '{keys[0]}'. "
                 "`mha-convert keys` shows them."
             )
         if rule not in taken:
             raise LayoutError(
                 f"{rule}: all that it matches was renamed by rules before it, the first is "
-                f"'{printable(matched[rule][0])}'. Put it before them, or leave it out."
+                f"'{matched[rule][0]}'. Put it before them, or leave it out."
             )
 
 
@@ -111,8 +110,8 @@ def check_name(rule: Rename, key: str, name: str) -> None:
     """Refuse what no ``state_dict`` has as a key."""
     if not all(name.split(".")) or not name.isprintable() or name == RESERVED:
         raise LayoutError(
-            f"{rule}: '{printable(key)}' would be called '{printable(name)}', which no tensor of PyTorch can be. "
-            "Give parts with dots between them."
+            f"{rule}: '{key}' would be called '{name}', which no tensor of PyTorch can be. "
+            "Use parts with dots between them."
         )
 
 
@@ -130,17 +129,17 @@ def read_renames(path: StrPath) -> dict[str, str]:
         path: a file or URL.
 
     Raises:
-        ReadError: missing, no TOML, or something else in it.
+        ReadError: missing, not TOML, or something else in it.
     """
     document = read_toml(path, "docs/layouts.md")
     table = document.get(TABLE)
     if not isinstance(table, dict) or not table or len(document) > 1:
-        found = ", ".join(f"'{printable(name)}'" for name in document) or "nothing"
-        raise ReadError(f"{path}: holds {found}, expected one table [{TABLE}] with patterns in it. Leave out the rest.")
+        found = ", ".join(f"'{name}'" for name in document) or "nothing"
+        raise ReadError(f"{path} holds {found}, expected one table [{TABLE}] with patterns in it. Leave out the rest.")
     for pattern, new in table.items():
         if not isinstance(new, str):
             raise ReadError(
-                f"{path}: '{printable(pattern)}' is {type(new).__name__}, expected text. "
+                f"{path}: '{pattern}' is {type(new).__name__}, expected text. "
                 "Put patterns and names in quotes, as they have dots."
             )
     return table

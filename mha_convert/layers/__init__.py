@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Protocol
 
+from ..classes import stores_nothing
 from ..errors import listed
 from ..records.layer import AnyAttention, AttentionLayer, AttentionRow, Findings, NotConverted, PlainLayer
 from ..records.source import Checkpoint, Group
 from . import attention, companions, described, described_kernels, layer_normalization, multi_head_attention, suspects
+from .calls import hidden_masks
 
 
 class LayerType(Protocol):
@@ -56,25 +58,38 @@ def survey(checkpoint: Checkpoint, rows: Sequence[AttentionRow] = ()) -> Finding
     Raises:
         LayerError: the arrays of a layer contradict its configuration, or a row does not fit the file.
     """
-    told = described_kernels.find(checkpoint.root, rows)
-    found = visit(checkpoint.root, (), told)
+    root = with_empty_layers(checkpoint) if checkpoint.omits_empty_layers else checkpoint.root
+    told = described_kernels.find(root, rows)
+    found = visit(root, (), told)
     layers = [item for item in found if isinstance(item, AnyAttention)]
     taken = {variable.path for layer in layers for variable in layer.stored_variables}
     finished, named = dict[int, AttentionLayer](), set[str]()
-    for group in checkpoint.root.walk() if told else ():
+    for group in root.walk() if told else ():
         for layer in told.get(id(group), []):
             finished[id(layer)], left = described_kernels.with_leftovers(layer, group, taken)
             named |= left
     layers = [finished.get(id(layer), layer) for layer in layers]
     layers = merged(layers) if checkpoint.repeats_shared_layers else layers
     not_converted = tuple(item for item in found if isinstance(item, NotConverted) and not is_told(item, taken, named))
-    others = list(companions.find(checkpoint.root, COMPANIONS))
+    others = list(companions.find(root, COMPANIONS))
     return Findings(
         with_unique_names(layers),
         not_converted,
         with_unique_names([item for item in others if isinstance(item, PlainLayer)]),
         tuple(item for item in others if isinstance(item, NotConverted)),
+        notes=tuple(hidden_masks(checkpoint)),
     )
+
+
+def with_empty_layers(checkpoint: Checkpoint) -> Group:
+    """The tree with a group for each layer that stores nothing by its settings, and that the file leaves out."""
+    known = {group.name for group in checkpoint.root.walk()}
+    missing = {
+        f"{name} (no weights)": Group(path=name, name=name, config=config)
+        for path, config in checkpoint.listed
+        if stores_nothing(config) and (name := "/".join(path)) not in known
+    }
+    return replace(checkpoint.root, children={**checkpoint.root.children, **missing})
 
 
 def is_told(item: NotConverted, taken: Set[str], named: Set[str]) -> bool:
@@ -106,7 +121,7 @@ def visit(
     below = [item for child in group.children.values() for item in visit(child, (*ancestors, group), told)]
     if own:
         return [*own, *below]
-    if found:  # a layer may lie in one, or in a group of which the names made one
+    if found:  # a layer may be in one, or in a group of which the names made one
         return [found, *(item for item in below if isinstance(item, AnyAttention) or item.blocking)]
     other = None if below else described.match_by_name(group)
     return [other] if other else below
@@ -156,7 +171,7 @@ def with_unique_names(layers: Sequence[Any]) -> tuple[Any, ...]:
             name=item.path,
             cautions=(
                 *item.cautions,
-                f"{uses[item.name]} layers are called '{item.name}'; this one goes by its place in the file",
+                f"{uses[item.name]} layers are called '{item.name}'; this one is identified by its place in the file",
             ),
         )
         if uses[item.name] > 1

@@ -17,13 +17,13 @@ KEY_CAUTION = (
 
 def no_bias(kernel: Variable, shape: tuple[int, ...]) -> Variable:
     """A bias that adds nothing, in the kernel's dtype."""
-    path = f"zeros, as there is no bias beside {kernel.path}"
+    path = f"zeros, as there is no bias next to {kernel.path}"
     read = partial(zeros, kernel.dtype, shape)
     return Variable(path=path, shape=shape, dtype=kernel.dtype, made_of=kernel.made_of or (kernel,), read=read)
 
 
 def zeros(dtype: str, shape: tuple[int, ...]) -> Array:
-    """Make them."""
+    """An array of zeros; ``dtype`` may be bfloat16."""
     if dtype == "bfloat16":
         import ml_dtypes  # only where bfloat16 occurs: it costs start-up time
 

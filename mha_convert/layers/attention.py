@@ -8,14 +8,15 @@ https://keras.io/api/layers/attention_layers/attention/
 import re
 from collections.abc import Iterator, Mapping
 
-from ..errors import printable
+from ..classes import OF_NAME
 from ..records.layer import NotConverted, Score, UnprojectedAttention
 from ..records.source import Group, LayerConfig, Variable
+from .calls import call_options
 from .settings import DROPOUT, compute_dtype, faults, switch, values
 
 KINDS = {"Attention": r"attention(_\d+)?", "AdditiveAttention": r"additive_attention(_\d+)?"}
-NAMES = ("scale", "concat_score_weight")
-NUMBERS = ("0", "1")  # in the v3 layout, in the order in which the layer makes them
+NAMES = tuple(weight.name for weight in OF_NAME["Attention"].variables)
+NUMBERS = tuple(map(str, range(len(NAMES))))  # in the v3 layout
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SCORES: Mapping[tuple[str, str], Score] = {
     ("Attention", "dot"): "dot",
@@ -39,18 +40,19 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
         return None
     config = group.config
     if config is None and not group.variables:
-        fact = "is what its name looks like, and it has no variables here: nothing to convert"
+        fact = "is what its name looks like, and it has no variables here, so there is nothing to convert"
         return named(group, kind, fact, f"If it is, nothing is needed from the file. {IN_PYTORCH[USUAL_SCORE[kind]]}")
     if config is None:
-        fact = "is what its name and a scale look like, and no configuration tells what it computes"
-        return named(group, kind, fact, "Give the model's configuration with --config, if you have it")
+        fact = "is what its name and a scale look like, and no configuration shows what it computes"
+        return named(group, kind, fact, "Pass the model's configuration with --config, if you have it")
     score = score_of(kind, config)
     if score is None:
-        fact = f"has score_mode={printable(repr(config.settings.get('score_mode')))}, expected 'dot' or 'concat'"
+        fact = f"has score_mode={config.settings.get('score_mode')!r}, expected 'dot' or 'concat'"
         return named(group, kind, fact, "Port this layer by hand", blocking=True)
     expected = expected_weights(score, config)
     if not expected and not group.variables:
-        return named(group, kind, "has no variables here (use_scale=False): nothing to convert", IN_PYTORCH[score])
+        fact = "has no variables here (use_scale=False), so there is nothing to convert"
+        return named(group, kind, fact, IN_PYTORCH[score])
     arrays = by_name(expected, group.variables)
     facts = [
         f"has {fault.name}={fault.shown}, expected {fault.expected}" for fault in faults(SETTINGS, config.settings)
@@ -69,14 +71,14 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> UnprojectedAttention | 
         class_name=config.title,
         dropout=float(given["dropout"]),
         compute_dtype=compute_dtype(config.settings.get("dtype")),
-        call_options=config.call_options + causal,
+        call_options=call_options(config) + causal,
         cautions=(group.doubt,) if group.doubt else (),
         doubt=group.doubt,
     )
 
 
 def named(group: Group, kind: str, fact: str, next_step: str, *, blocking: bool = False) -> NotConverted:
-    """One that is not converted."""
+    """A ``NotConverted`` for the layer in ``group``."""
     return NotConverted(
         name=group.name,
         kind=kind,
@@ -91,7 +93,7 @@ def kind_of(group: Group) -> str | None:
     """Name of the class; None for everything else."""
     if group.config:
         config = group.config
-        # A user's own class of the same name, in a file that does not tell whose it is, does not say use_scale.
+        # A user's own class of the same name, in a file that does not say whose it is, does not say use_scale.
         is_ours = config.class_name in KINDS and not config.is_own and "use_scale" in config.settings
         return config.class_name if is_ours else None
     last = group.name.rpartition("/")[2]
@@ -134,7 +136,7 @@ def weight_faults(
     if arrays is None:
         yield (
             f"has {' and '.join(expected) or 'no weights'} by its configuration, and the file holds "
-            f"{', '.join(map(printable, variables)) or 'none'}"
+            f"{', '.join(variables) or 'none'}"
         )
         return
     for name, variable in arrays.items():

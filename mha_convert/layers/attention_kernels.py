@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import LayerError, printable
+from ..errors import LayerError
 from ..records.layer import Projection
 from ..records.source import Array, Group, LayerConfig, Variable
+from .calls import input_widths
 from .encodings import ENCODINGS, FLOATS, PEAKS, Axes, Encoding, Shape, Variables, in_sequence, merged
 
 ADAPTERS = ("lora_kernel_a", "lora_kernel_b")
 OUTPUT = "output"
 UNQUANTIZED = "Save the model before model.quantize()"
-GIVE_CONFIG = "Give the model's architecture with --config, or save the model before model.quantize()"
+GIVE_CONFIG = "Pass the model's architecture with --config, or save the model before model.quantize()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class Restoration:
 
 
 def restore(parts: Mapping[str, Group], config: LayerConfig | None) -> Restoration:
-    """Find out how each projection is stored, and describe its kernel; read no array but where nothing else tells.
+    """Find out how each projection is stored, and describe its kernel; read no array but where nothing else shows.
 
     Args:
         parts: the projections' groups by role, each with a kernel.
@@ -125,7 +126,7 @@ def recognise(part: Group) -> Stored | None:
 
 
 def are_adapters(adapters: Variables) -> bool:
-    """None, or the two matrices of LoRA."""
+    """Whether there are no adapters, or the two matrices of LoRA."""
     if not adapters:
         return True
     if set(adapters) != set(ADAPTERS):
@@ -136,7 +137,7 @@ def are_adapters(adapters: Variables) -> bool:
 
 def named_arrays(variables: Variables) -> str:
     """Names, dtypes and shapes, for a message."""
-    return ", ".join(f"{printable(name)} {variable.dtype} {variable.shape}" for name, variable in variables.items())
+    return ", ".join(f"{name} {variable.dtype} {variable.shape}" for name, variable in variables.items())
 
 
 def unknown(role: str, part: Group) -> tuple[str, str]:
@@ -223,7 +224,7 @@ def input_axes(
         return (query[0], value[-1]) if query and value else None
     if stored.adapted_shape:
         return stored.adapted_shape[:1]
-    width = config.input_widths.get("query" if role == "gate" else role) if config else None
+    width = input_widths(config).get("query" if role == "gate" else role) if config else None
     return None if width is None else (width,)
 
 
@@ -255,7 +256,7 @@ def misfit(role: str, stored: Stored, outputs: Shape | None) -> tuple[str, str]:
     names = named_arrays({**stored.variables, **stored.adapters})
     if outputs is None:
         return (
-            f"its {role} kernel is stored as a matrix ({names}), and no bias and no configuration tells its heads",
+            f"its {role} kernel is stored as a matrix ({names}), and no bias and no configuration shows its heads",
             GIVE_CONFIG,
         )
     return f"its {role} is stored in arrays that do not fit each other: {names}", "Save the model again"
@@ -267,8 +268,8 @@ def open_question(role: str, stored: Stored, titles: set[str]) -> tuple[str, str
     if titles == {"int4"}:
         features = f"{2 * shape[0] - 1} or {2 * shape[0]}"
         reason = f"its {role} kernel {shape} holds int4 numbers in pairs, the last of which may be padding"
-        return f"{reason}: its input is {features} wide, and nothing tells which", GIVE_CONFIG
-    return f"its {role} kernel {shape} may hold int8 numbers or pairs of int4, and nothing tells which", GIVE_CONFIG
+        return f"{reason}: its input is {features} wide, and nothing shows which", GIVE_CONFIG
+    return f"its {role} kernel {shape} may hold int8 numbers or pairs of int4, and nothing shows which", GIVE_CONFIG
 
 
 def restored(stored: Stored, storage: Encoding, axes: Axes) -> Variable:
@@ -302,7 +303,7 @@ def read(stored: Stored, storage: Encoding, axes: Axes) -> Array:
     try:
         kernel = storage.restore(arrays, axes)
     except LayerError as error:
-        raise LayerError(f"{printable(stored.kernel.path)}: {error}") from error
+        raise LayerError(f"{stored.kernel.path} {error}") from error
     if not stored.adapters:
         return kernel
     down, up = (stored.adapters[name].read() for name in ADAPTERS)
@@ -319,14 +320,14 @@ def factor(stored: Stored) -> float:
 
 
 def rank(stored: Stored) -> int:
-    """Of the adapters."""
+    """The rank of the LoRA adapters."""
     return stored.adapters[ADAPTERS[1]].shape[0]
 
 
 def cautions(
     found: Mapping[str, Stored], chosen: Mapping[str, Choice], projections: Mapping[str, Projection]
 ) -> Iterator[str]:
-    """What to say of the layer: once for all kernels that are stored alike."""
+    """What to say of the layer: once for all kernels that are stored in the same way."""
     said: dict[str, list[str]] = {}
     for role, (storage, _) in chosen.items():
         if storage.caution:
@@ -355,11 +356,11 @@ def merged_how(size: int, roles: list[str], found: Mapping[str, Stored]) -> str:
 
 
 def unknown_alpha(found: Mapping[str, Stored]) -> Iterator[str]:
-    """What is taken where the file does not tell it: another alpha would make other kernels."""
+    """What is assumed where the file does not say it: another alpha would make other kernels."""
     for (size, alpha), roles in adapted(found).items():
         if alpha is None:
             yield (
-                f"{merged_how(size, roles, found)}; the file does not hold alpha, and Keras' default is taken, alpha = "
+                f"{merged_how(size, roles, found)}; the file does not hold alpha, and Keras' default is used, alpha = "
                 f"{size}. Where lora_alpha was another, save the model as .keras, which merges with it"
             )
 

@@ -1,4 +1,4 @@
-"""Layers other than attention: each kind is a row of roles and settings, matched by the layer's configuration.
+"""Layers other than attention: each kind is a row of settings, matched by the layer's configuration.
 
 A kind is a file of this folder with a ``ROW``, and a line in ``COMPANIONS``. Without a configuration such a layer is
 not found: its settings (epsilon, axes, activation) are nowhere else in a file, and are never assumed.
@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import printable
+from ..classes import OF_NAME
+from ..errors import shortened
 from ..records.layer import NotConverted, PlainLayer
 from ..records.source import Group, Variable
 from .settings import Setting, compute_dtype, faults, strangers, values
@@ -18,21 +19,12 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 NEXT_STEP = "Port this layer by hand"
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
-    """A variable of a class: Keras' name for it, and the setting without which there is none."""
-
-    name: str
-    switch: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companion:
-    """One kind of layer.
+    """One kind of layer; its variables are a row of ``classes``.
 
     Args:
         kind: Keras' class.
-        roles: its variables in the order in which Keras makes them; by number in ``.keras``, by name in ``.h5``.
         settings: that make a difference.
         without_effect: names of those that make none.
         normalized: the settings in one form, whatever the version wrote.
@@ -41,7 +33,6 @@ class Companion:
     """
 
     kind: str
-    roles: tuple[Role, ...]
     settings: tuple[Setting, ...]
     without_effect: tuple[str, ...] = ()
     normalized: Callable[[Settings], Settings] = field(default=lambda settings: settings)
@@ -58,10 +49,10 @@ class Companion:
         if problems:
             return named(group, self.kind, problems)
         settings = self.normalized(values(self.settings, said))
-        roles = [role.name for role in self.roles if role.switch is None or settings[role.switch]]
+        roles = [weight.name for weight in OF_NAME[self.kind].made(settings)]
         arrays = by_role(roles, group)
         if arrays is None:
-            held = ", ".join(f"{printable(name, 40)} {found.shape}" for name, found in group.variables.items())
+            held = ", ".join(f"{shortened(name, 40)} {found.shape}" for name, found in group.variables.items())
             return named(group, self.kind, [f"it holds {held or 'no variables'}, expected {' and '.join(roles)}"])
         layer = PlainLayer(
             name=group.name,
@@ -78,7 +69,7 @@ class Companion:
 
 
 def named(group: Group, kind: str, problems: list[str]) -> NotConverted:
-    """One that is not converted, and blocks nothing: it was not asked for."""
+    """A ``NotConverted`` that blocks nothing: such layers are converted only where they are named."""
     return NotConverted(
         name=group.name,
         kind=kind,

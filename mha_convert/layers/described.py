@@ -3,8 +3,7 @@
 Kernels of rank 2 do not show the number of heads: ``hand_written_rows`` converts them where the user tells it.
 """
 
-from ..errors import printable
-from ..files.shell import option
+from ..files.shell import IN_ERRORS, option
 from ..records.layer import ROLES, NotConverted
 from ..records.source import Group, Variable
 from .described_settings import heads_said, places_of
@@ -41,7 +40,7 @@ def match(group: Group, ancestors: tuple[Group, ...]) -> NotConverted | None:
                 name=group.name,
                 kind="perhaps hand-written attention",
                 reason=f"its kernels are of rank 2 ({shapes}), which does not show the number of heads{by}",
-                next_step=f"If it is, give {option('--attention', row)}",
+                next_step=f"If it is, use {option('--attention', row, IN_ERRORS)}",
                 blocking=False,
                 described="row",
                 variables=inside(group),
@@ -73,11 +72,11 @@ def match_by_name(group: Group) -> NotConverted | None:
     config, variables = group.config, inside(group)
     if not variables or not (is_attention_by_class(group) or is_attention_by_name(group)):
         return None
-    shapes = ", ".join(f"{printable(short(v.path))} {v.shape}" for v in variables[:4])
+    shapes = ", ".join(f"{short(v.path)} {v.shape}" for v in variables[:4])
     more = f" and {len(variables) - 4} more" if len(variables) > 4 else ""
     return NotConverted(
         name=group.name,
-        kind=printable(config.title if config else "attention by name"),
+        kind=config.title if config else "attention by name",
         reason=f"its arrays are not the four kernels of MultiHeadAttention: {shapes}{more}",
         next_step="Port this layer by hand",
         blocking=config is not None and config.class_name == "MultiHeadAttention" and not config.is_own,

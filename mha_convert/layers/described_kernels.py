@@ -1,6 +1,6 @@
 """Hand-written attention that the user describes: kernels of rank 2 with the heads that ``--attention`` gives them.
 
-The kernels that layers get are views of the stored ones, with Keras' axes; nothing behind this file asks who wrote
+The kernels that layers get are views of the stored ones, with Keras' axes; nothing after this file asks who wrote
 them.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 
-from ..errors import LayerError, printable
+from ..errors import LayerError, shortened
 from ..keys.patterns import Star, compiled
 from ..records.layer import ROLES, AttentionLayer, AttentionRow, Projection
 from ..records.source import Array, Group, Variable
@@ -40,14 +40,14 @@ def find(root: Group, rows: Sequence[AttentionRow]) -> dict[int, list[AttentionL
     for row in rows:
         for group in chosen(root, row):
             layer = describe(group, row, around[id(group)])
-            subject = f"{subject_of(row)}: layer '{printable(layer.name)}'"
+            subject = f"{subject_of(row)}: layer '{layer.name}'"
             for what, path in fillings(layer):
                 if path in uses:
                     raise LayerError(
-                        f"{subject} takes {printable(path)} for its {what}, which is {uses[path]} already. "
+                        f"{subject} takes {path} for its {what}, which is {uses[path]} already. "
                         f"Name each {what.rpartition(' ')[2]} once."
                     )
-                uses[path] = f"the {what} of layer '{printable(layer.name)}'"
+                uses[path] = f"the {what} of layer '{layer.name}'"
             if (layer.name, layer.path) in names:
                 raise LayerError(f"{subject} is described twice. Give one of the two a name of its own: name=NAME.")
             names.add((layer.name, layer.path))
@@ -72,7 +72,7 @@ def fillings(layer: AttentionLayer) -> Iterator[tuple[str, str]]:
 
 def subject_of(row: AttentionRow) -> str:
     """The row as messages name it."""
-    return f"Attention row '{printable(row.path)}'"
+    return f"Attention row '{row.path}'"
 
 
 def chosen(root: Group, row: AttentionRow) -> list[Group]:
@@ -83,10 +83,10 @@ def chosen(root: Group, row: AttentionRow) -> list[Group]:
         groups = [root]
     if not groups:
         known = list(dict.fromkeys(group.name for group in root.walk() if group.name))
-        names = ", ".join(f"'{printable(name)}'" for name in known[:8])
+        names = ", ".join(f"'{name}'" for name in known[:8])
         more = f" and {len(known) - 8} more" if len(known) > 8 else ""
         raise LayerError(
-            f"{subject_of(row)}: matches none of the {len(known)} groups of the file: {names}{more}. "
+            f"{subject_of(row)} matches none of the {len(known)} groups of the file: {names}{more}. "
             "* stands for a part of one level, ** for any levels, and a single dot for the model itself."
         )
     holding = [group for group in groups if any(name in parts(group) for name in row.kernels.values())]
@@ -106,7 +106,8 @@ def parts(group: Group) -> dict[str, Group | Variable]:
 
 def describe(group: Group, row: AttentionRow, ancestors: Sequence[Group]) -> AttentionLayer:
     """The layer, with kernels of rank 3."""
-    subject = f"{subject_of(row)}: '{printable(group.name or MODEL)}'"
+    subject = f"{subject_of(row)}: '{group.name or MODEL}'"
+    # The arrays that the row names, and whether its heads fit them.
     known = parts(group)
     stored = stored_arrays(known, row, subject)
     shared = row.num_key_value_heads or row.num_heads
@@ -115,11 +116,12 @@ def describe(group: Group, row: AttentionRow, ancestors: Sequence[Group]) -> Att
     facts = facts or list(bias_faults(stored))
     if facts:
         raise LayerError(
-            f"{subject} does not fit: {'; '.join(facts)}. Give the sizes and names of the model's own code."
+            f"{subject} does not fit: {'; '.join(facts)}. Pass the sizes and names of the model's own code."
         )
     width = stored["query"][0].shape[1]
     key_dim = width // row.num_heads
     scale = scale_of(row, key_dim, width)
+    # What the file's configuration says of them: contradictions are refused, everything else becomes a caution.
     places = settings.places_of(group, ancestors, containers(known, row))
     dense_layers = {role: part for role, name in row.kernels.items() if isinstance(part := known[name], Group)}
     refuse_contradictions(subject, row, places, width, dense_layers, stored)
@@ -137,6 +139,7 @@ def describe(group: Group, row: AttentionRow, ancestors: Sequence[Group]) -> Att
         f"its {', '.join(bare)} {'has' if len(bare) == 1 else 'have'} no bias, and zeros are put in its place, which "
         "the ledger counts as parameters"
     )
+    # The kernels with an axis for heads.
     doubt = group.doubt
     made = {role: projection(role, *stored[role], heads[role], has_bias) for role in ROLES}
     return AttentionLayer(
@@ -178,8 +181,8 @@ def taken_for_granted(row: AttentionRow, places: Sequence[settings.Place], key_d
     factor = f" / sqrt({key_dim})" if scale is None else "" if scale == 1 else f" × {scale:.6g}"
     return (
         f"its kernels do not show its heads: {heads} and the roles of its kernels were given, and "
-        f"softmax(q · k{factor}) · v over one time axis, with heads as consecutive blocks of columns, is taken, which "
-        "nothing in the file proves; compare with your own code's outputs"
+        f"softmax(q · k{factor}) · v over one time axis, with heads as consecutive blocks of columns, is assumed, "
+        "which nothing in the file proves; compare with your own code's outputs"
     )
 
 
@@ -210,7 +213,7 @@ def refuse_contradictions(
     """
     facts = list(settings.contradictions(row, places, width))
     if facts:
-        raise LayerError(f"{subject} contradicts the file: {'; '.join(facts)}. Give the configuration's number.")
+        raise LayerError(f"{subject} contradicts the file: {'; '.join(facts)}. Pass the configuration's number.")
     has_bias = {role: bias is not None for role, (_, bias) in stored.items()}
     facts = list(settings.projection_faults(dense_layers, has_bias))
     if facts:
@@ -218,8 +221,8 @@ def refuse_contradictions(
     said = settings.scale_said(places, width // row.num_heads)
     if said and row.scale is None:
         raise LayerError(
-            f"{subject}: {said}, and the row has no scale, by which 1/sqrt({width // row.num_heads}) would be taken. "
-            "Give what the code multiplies scores by: scale=1 where it does not divide them, scale=NUMBER, or "
+            f"{subject}: {said}, and the row has no scale, so 1/sqrt({width // row.num_heads}) would be used. "
+            "Pass what the code multiplies scores by: scale=1 where it does not divide them, scale=NUMBER, or "
             "scale=1/sqrt(key_dim)."
         )
 
@@ -232,11 +235,11 @@ def other_scale(
     if said and not settings.agrees(said, scale):
         yield f"{said}, and scale={row.scale} was given"
     if row.has_names_of_t5:
-        yield "its kernels are called as in T5, which does not divide its scores: give scale=1 if it is one"
+        yield "its kernels are called as in T5, which does not divide its scores: use scale=1 if it is one"
 
 
 def with_leftovers(layer: AttentionLayer, group: Group, taken: Container[str]) -> tuple[AttentionLayer, set[str]]:
-    """The layer with a caution for what else lies where its row leads, and the paths of that.
+    """The layer with a caution for what else is where its row leads, and the paths of that.
 
     Args:
         layer: from ``find``.
@@ -250,7 +253,7 @@ def with_leftovers(layer: AttentionLayer, group: Group, taken: Container[str]) -
     texts = [text for text, _ in found]
     more = f" and {len(texts) - MOST_LEFT} more" if len(texts) > MOST_LEFT else ""
     caution = (
-        f"beside its kernels the layer holds {', '.join(texts[:MOST_LEFT])}{more}, which no field names and nothing "
+        f"besides its kernels the layer holds {', '.join(texts[:MOST_LEFT])}{more}, which no field names and nothing "
         "converts"
     )
     first, *others = layer.cautions
@@ -259,7 +262,7 @@ def with_leftovers(layer: AttentionLayer, group: Group, taken: Container[str]) -
 
 
 def scopes(group: Group, row: AttentionRow) -> list[tuple[str, Group]]:
-    """Where what a row's kernels are used with may lie: its group; of a model, the layers in it that hold them.
+    """Where what a row's kernels are used with may be: its group; of a model, the layers in it that hold them.
 
     The other layers of a model are no part of the attention, be it the row's group or a model in that.
     """
@@ -288,13 +291,13 @@ def left_in(group: Group, name: str, taken: Container[str]) -> Iterator[tuple[st
     for own, variable in group.variables.items():
         if variable.path not in taken and not own.startswith(SEEDS):
             number = "variable " if own.isdecimal() else ""
-            yield f"{number}{printable(prefix + own, 80)} {variable.shape}", [variable]
+            yield f"{number}{shortened(prefix + own, 80)} {variable.shape}", [variable]
     for child in group.children.values():
         inner = child.name.removeprefix(f"{group.name}/" if group.name else "")
         held = [] if inner.rpartition("/")[2] in SEEDS else [*inside(child)]
         left = [variable for variable in held if variable.path not in taken]
         if left and len(left) == len(held) and len(left) > 1:
-            yield f"{printable(prefix + inner, 80)} ({len(left)} arrays)", left
+            yield f"{shortened(prefix + inner, 80)} ({len(left)} arrays)", left
         elif left:
             yield from left_in(child, prefix + inner, taken)
 
@@ -316,16 +319,15 @@ def stored_arrays(known: Mapping[str, Group | Variable], row: AttentionRow, subj
     for role, name in row.kernels.items():
         kernel, bias = dense(known.get(name))
         if kernel is None:
-            raise LayerError(f"{subject} has no {role} kernel '{printable(name)}': {what_is(name, known)}.")
+            raise LayerError(f"{subject} has no {role} kernel '{name}': {what_is(name, known)}.")
         if role in row.biases:
             other = row.biases[role]
             named = known.get(other)
             if not isinstance(named, Variable) or len(named.shape) != 1:
-                raise LayerError(f"{subject} has no {role} bias '{printable(other)}': {what_is(other, known)}.")
+                raise LayerError(f"{subject} has no {role} bias '{other}': {what_is(other, known)}.")
             if bias is not None and bias.path != named.path:
                 raise LayerError(
-                    f"{subject}: '{printable(name)}' has a bias of its own, and {role}_bias is '{printable(other)}'. "
-                    f"Leave {role}_bias out."
+                    f"{subject}: '{name}' has a bias of its own, and {role}_bias is '{other}'. Leave {role}_bias out."
                 )
             bias = named
         found[role] = kernel, bias
@@ -340,7 +342,7 @@ def dense(part: Group | Variable | None) -> tuple[Variable | None, Variable | No
     if len(kernels) != 1 or len(biases) > 1 or len(variables) != len(kernels) + len(biases):
         return None, None
     if isinstance(part, Group) and has_gap(part):
-        return None, None  # a variable is missing, or another one stands in its place
+        return None, None  # a variable is missing, or another one is in its place
     return kernels[0], biases[0] if biases else None
 
 
@@ -353,18 +355,18 @@ def what_is(name: str, known: Mapping[str, Group | Variable]) -> str:
     """What is there instead, and what could have been meant."""
     part = known.get(name)
     if isinstance(part, Group) and has_gap(part):
-        return f"its variables are numbered {', '.join(map(printable, part.variables))}, expected 0, 1, … Name another"
+        return f"its variables are numbered {', '.join(part.variables)}, expected 0, 1, … Name another"
     if part is not None:
         variables = [part] if isinstance(part, Variable) else [*part.variables.values()]
         holds = ", ".join(f"{variable.dtype} {variable.shape}" for variable in variables) or "no array of its own"
         return f"it holds {holds}, expected one float kernel of rank 2 and at most one bias. Name another"
     own = [
-        f"'{printable(other)}' {kernel.shape}"
+        f"'{other}' {kernel.shape}"
         for other, item in known.items()
         if (isinstance(item, Group) or "/" not in other) and (kernel := dense(item)[0]) is not None
     ]
     more = f" and {len(own) - 12} more" if len(own) > 12 else ""
-    return f"nothing in it is called so. Its kernels are: {', '.join(own[:12]) or 'none'}{more}"
+    return f"nothing in it has this name. Its kernels are: {', '.join(own[:12]) or 'none'}{more}"
 
 
 def size_faults(shapes: Mapping[str, tuple[int, ...]], heads: Mapping[str, int]) -> Iterator[str]:
@@ -373,10 +375,10 @@ def size_faults(shapes: Mapping[str, tuple[int, ...]], heads: Mapping[str, int])
         yield f"kernels without empty axes expected, found {dict(shapes)}"
         return
     if heads["query"] % heads["key"]:
-        yield f"num_heads={heads['query']} is no multiple of num_key_value_heads={heads['key']}"
+        yield f"num_heads={heads['query']} is not a multiple of num_key_value_heads={heads['key']}"
     for role, title in (("query", "num_heads"), ("key", "key heads"), ("value", "value heads")):
         if shapes[role][1] % heads[role]:
-            yield f"{role} kernel {shapes[role]} has {shapes[role][1]} columns, no multiple of {title}={heads[role]}"
+            yield f"{role} kernel {shapes[role]} has {shapes[role][1]} columns, not a multiple of {title}={heads[role]}"
     key_dim, value_dim = (shapes[role][1] // heads[role] for role in ("query", "value"))
     if shapes["key"][1] != heads["key"] * key_dim:
         expected = f"{heads['key']} × {key_dim} = {heads['key'] * key_dim}"
@@ -415,5 +417,5 @@ def viewed(variable: Variable, shape: tuple[int, ...]) -> Variable:
 
 
 def reshaped(variable: Variable, shape: tuple[int, ...]) -> Array:
-    """Read the numbers."""
+    """Read the variable, and return its numbers in ``shape``."""
     return variable.read().reshape(shape)

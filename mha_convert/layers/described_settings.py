@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import printable
+from ..errors import shortened
 from ..records.layer import AttentionRow
 from ..records.source import Group
 from .settings import is_count, is_number
@@ -51,7 +51,7 @@ SYNONYMS = (
     Synonyms(("qk_norm", "use_qk_norm", "qk_layernorm", "normalize_qk"), OFF, LEFT_OUT),
     Synonyms(("rotary", "use_rotary", "rope", "use_rope", "alibi", "use_alibi", "p_bias"), OFF, LEFT_OUT),
     Synonyms(("position_bias", "use_position_bias", "relative_attention", "use_relative_position"), OFF, LEFT_OUT),
-    Synonyms(("causal", "is_causal", "use_causal_mask", "history_only"), OFF, "so give PyTorch that mask", False),
+    Synonyms(("causal", "is_causal", "use_causal_mask", "history_only"), OFF, "so pass PyTorch that mask", False),
     Synonyms(
         ("attention_dropout", "attn_dropout", "dropout", "dropout_rate"),
         (None, 0, 0.0),
@@ -63,7 +63,7 @@ SYNONYMS = (
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One setting: its name and value, and whose configuration it stands in."""
+    """One setting: its name and value, and whose configuration it is in."""
 
     name: str
     value: Any
@@ -71,7 +71,7 @@ class Said:
 
     def __str__(self) -> str:
         """As messages quote it."""
-        return f"{self.whose} says {self.name}={printable(shown(self.value), 60)}"
+        return f"{self.whose} says {self.name}={shortened(shown(self.value), 60)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def places_of(group: Group, ancestors: Sequence[Group], inner: Mapping[str, Grou
         ancestors: what is around the group, outermost first.
         inner: layers between the group and the projections, by their names in it.
     """
-    found = [Place(f"the configuration of its '{printable(name)}'", settings_of(item)) for name, item in inner.items()]
+    found = [Place(f"the configuration of its '{name}'", settings_of(item)) for name, item in inner.items()]
     found.append(Place("its configuration", settings_of(group)))
     around = [Place("the configuration of what is around it", settings_of(item), False) for item in reversed(ancestors)]
     return [place for place in (*found, *around) if place.settings]
@@ -159,7 +159,7 @@ def is_usual(value: float, key_dim: int) -> bool:
 
 
 def is_near(value: float, positive: float) -> bool:
-    """Whether they are alike; a file's ``value`` may be a whole number that is too large for a float."""
+    """Whether they are the same; a file's ``value`` may be a whole number that is too large for a float."""
     return positive * (1 - ALIKE) <= value <= positive * (1 + ALIKE)
 
 
@@ -170,7 +170,7 @@ def agrees(said: Said, scale: float | None) -> bool:
 
 
 def remarks(places: Iterable[Place]) -> Iterator[tuple[str, bool]]:
-    """What the attention's own configuration says beside, and whether that changes a result."""
+    """What the attention's own configuration also says, and whether that changes a result."""
     for place in places:
         for row in SYNONYMS if place.is_own else ():
             for name in row.names:
@@ -200,9 +200,9 @@ def projection_remarks(parts: Mapping[str, Group]) -> Iterator[str]:
             if activation not in LINEAR:
                 activations.setdefault(shown(activation), []).append(role)
     for title, roles in classes.items():
-        yield f"by the file's configuration the class of its {', '.join(roles)} is {printable(title, 60)}, not Dense"
+        yield f"by the file's configuration the class of its {', '.join(roles)} is {shortened(title, 60)}, not Dense"
     for activation, roles in activations.items():
-        have = f"{'has' if len(roles) == 1 else 'have'} activation {printable(activation, 60)}"
+        have = f"{'has' if len(roles) == 1 else 'have'} activation {shortened(activation, 60)}"
         yield f"its {', '.join(roles)} {have} by the file's configuration, {LEFT_OUT}"
 
 

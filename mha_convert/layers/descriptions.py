@@ -9,7 +9,7 @@ from contextlib import suppress
 from os import PathLike
 from typing import Any
 
-from ..errors import LayerError, ReadError, printable
+from ..errors import LayerError, ReadError
 from ..files.locations import StrPath
 from ..files.toml import read_toml
 from ..options import Attention, Row
@@ -34,7 +34,7 @@ def read_attention(attention: Attention) -> tuple[AttentionRow, ...]:
         attention: one row or several: text, a mapping, or a path or URL that ends in ``.toml``.
 
     Raises:
-        ReadError: a file is missing, no TOML, or holds something else.
+        ReadError: a file is missing, not TOML, or holds something else.
         LayerError: a row without a path, without one of its fields, or with one that no row has.
     """
     given: Sequence[Row] = (
@@ -46,12 +46,12 @@ def read_attention(attention: Attention) -> tuple[AttentionRow, ...]:
 def rows_of(item: Row) -> Iterator[AttentionRow]:
     """One row, or those of a file."""
     if isinstance(item, Mapping):
-        yield checked(item, f"Attention row '{printable(item.get(PATH, ''))}'")
+        yield checked(item, f"Attention row '{item.get(PATH, '')}'")
     elif isinstance(item, PathLike) or (item.endswith(SUFFIX) and "=" not in item):
         for number, table in enumerate(tables(item), 1):
             yield checked(table, f"{item}: row {number}")
     else:
-        yield checked(fields_of(item), f"Attention row '{printable(item)}'")
+        yield checked(fields_of(item), f"Attention row '{item}'")
 
 
 def fields_of(text: str) -> dict[str, Any]:
@@ -61,9 +61,9 @@ def fields_of(text: str) -> dict[str, Any]:
     for part in rest.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or name in fields:
-            wrong = "has no path with a colon behind it" if not colon else f"has '{printable(part)}'"
+            wrong = "has no path with a colon after it" if not colon else f"has '{part}'"
             again = ", a field that it has already" if equals else ", expected FIELD=VALUE"
-            raise LayerError(f"Attention row '{printable(text)}': {wrong}{again if colon else ''}. {EXAMPLE}.")
+            raise LayerError(f"Attention row '{text}' {wrong}{again if colon else ''}. {EXAMPLE}.")
         fields[name] = value_of(name, value)
     return fields
 
@@ -92,26 +92,26 @@ def checked(fields: Mapping[str, Any], subject: str) -> AttentionRow:
 
 
 def faults(fields: Mapping[str, Any]) -> Iterator[str]:
-    """Each as expected against actual."""
+    """What is wrong, each fact as expected against actual."""
     missing = [name for name in (PATH, *REQUIRED) if name not in fields]
     if missing:
-        yield f"has no {', no '.join(missing)}"
-    unknown = [printable(name) for name in fields if name not in (PATH, *NUMBERS, SCALE, *TEXTS)]
+        yield f"it has no {', no '.join(missing)}"
+    unknown = [str(name) for name in fields if name not in (PATH, *NUMBERS, SCALE, *TEXTS)]
     if unknown:
         yield f"has {', '.join(unknown)}, expected some of {', '.join((*NUMBERS, SCALE, *TEXTS))}"
     for name in NUMBERS:
         value = fields.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            yield f"{name} is {printable(value)}, expected a number from 1"
+            yield f"{name} is {value}, expected a number from 1"
     if not is_scale(fields.get(SCALE, 1)):
-        yield f"{SCALE} is {printable(fields[SCALE])}, expected a number above 0, {' or '.join(SCALES)}"
+        yield f"{SCALE} is {fields[SCALE]}, expected a number above 0, {' or '.join(SCALES)}"
     for name in (PATH, *TEXTS):
         if not isinstance(fields.get(name, "x"), str) or not fields.get(name, "x"):
-            yield f"{name} is {printable(fields[name]) or 'empty'}, expected a name"
+            yield f"{name} is {fields[name] or 'empty'}, expected a name"
 
 
 def is_scale(value: Any) -> bool:
-    """A number that scores may be multiplied by, or a word for one."""
+    """Whether scores may be multiplied by the number, or the word is for one."""
     if isinstance(value, str):
         return value in SCALES
     return isinstance(value, int | float) and not isinstance(value, bool) and SMALLEST <= value <= 1 / SMALLEST
@@ -121,11 +121,11 @@ def tables(path: StrPath) -> list[Mapping[str, Any]]:
     """The tables ``[[attention]]`` of a TOML file, in its order.
 
     Raises:
-        ReadError: missing, no TOML, or something else in it.
+        ReadError: missing, not TOML, or something else in it.
     """
     document = read_toml(path, "docs/layers.md")
     found = document.get(TABLE)
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found) or len(document) > 1:
-        holds = ", ".join(f"'{printable(name)}'" for name in document) or "nothing"
-        raise ReadError(f"{path}: holds {holds}, expected tables [[{TABLE}]] and nothing else. Leave out the rest.")
+        holds = ", ".join(f"'{name}'" for name in document) or "nothing"
+        raise ReadError(f"{path} holds {holds}, expected tables [[{TABLE}]] and nothing else. Leave out the rest.")
     return found

@@ -54,7 +54,7 @@ class Axes:
 class Encoding:
     """One way to store a kernel.
 
-    ``variables`` stand in the order in which v3 files number them; without a bias, the others close up. ``dtypes`` are
+    ``variables`` are in the order in which v3 files number them; without a bias, the others close up. ``dtypes`` are
     the kernel's, ``is_matrix`` says whether its axes were flattened to two. ``shapes`` gives the shapes that the
     variables of a kernel with these axes have, ``restore`` makes the kernel. ``caution`` is what to say of it.
     """
@@ -119,7 +119,7 @@ def matrix_shapes(axes: Axes, named: Variables) -> dict[str, Shape]:
 
 
 def group_shapes(axes: Axes, named: Variables) -> dict[str, Shape]:
-    """The same, with a scale and a zero for each column and group of rows."""
+    """``matrix_shapes`` with a scale and a zero for each column and group of rows."""
     groups = (*named["kernel_scale"].shape[:1], axes.columns)
     return {**matrix_shapes(axes, named), "kernel_scale": groups, "kernel_zero": groups, "g_idx": (axes.rows,)}
 
@@ -135,13 +135,13 @@ def from_int8(arrays: Arrays, axes: Axes) -> Array:
 
 
 def from_pairs(arrays: Arrays, axes: Axes) -> Array:
-    """The same, with the numbers of axis 0 in pairs."""
+    """``kernel / scale`` of int4 numbers, which are stored in pairs along axis 0."""
     numbers = unpacked(arrays["kernel"], 0)[: axes.shape[0]]
     return divided(numbers, arrays["kernel_scale"].reshape(axes.outputs))
 
 
 def from_matrix(arrays: Arrays, axes: Axes) -> Array:
-    """The same, of a matrix."""
+    """``kernel / scale`` of a matrix of int4 numbers, which are stored in pairs along its rows."""
     numbers = unpacked(arrays["kernel"], 1)[:, : axes.columns]
     return divided(numbers, arrays["kernel_scale"]).reshape(axes.shape)
 
@@ -202,7 +202,7 @@ DIVIDED = (
 
 
 def nibbles(packed: Array) -> Array:
-    """The numbers of ``from_pairs``."""
+    """The int4 numbers that ``from_pairs`` unpacks."""
     return unpacked(packed, 0)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..records.layer import PlainLayer
 from ..records.source import Group
-from .companions import Companion, Role
+from .calls import input_rank
+from .companions import Companion
 from .settings import Setting, is_axes, is_positive, switch
 
 KIND = "LayerNormalization"
@@ -21,7 +22,7 @@ def faults(layer: PlainLayer, group: Group) -> Iterator[str]:
     if not layer.arrays:
         yield "it has no variables (center and scale are off): there is nothing to convert"
     axes = layer.settings["axis"]
-    rank = group.config.input_rank if group.config else None
+    rank = input_rank(group.config)
     if trailing(axes, rank) is False:
         where = f"axis {axes} of an input of rank {rank or 'unknown'}"
         yield f"it normalizes {where}, and nn.LayerNorm normalizes the last ones"
@@ -33,7 +34,7 @@ def faults(layer: PlainLayer, group: Group) -> Iterator[str]:
 def cautions(layer: PlainLayer, group: Group) -> Iterator[str]:
     """A positive axis is known to be the last only where the rank of the input is known."""
     axes = layer.settings["axis"]
-    if trailing(axes, group.config.input_rank if group.config else None) is None:
+    if trailing(axes, input_rank(group.config)) is None:
         yield f"it normalizes axis {axes}, which is assumed to be the last: the file does not hold its input's rank"
 
 
@@ -55,7 +56,6 @@ def normalized(settings: dict[str, Any]) -> dict[str, Any]:
 
 ROW = Companion(
     kind=KIND,
-    roles=(Role("gamma", "scale"), Role("beta", "center")),
     settings=(
         Setting(name="axis", is_valid=is_axes, expected="an axis or a list of axes", default=-1),
         Setting(name="epsilon", is_valid=is_positive, expected="a positive number", default=1e-3),

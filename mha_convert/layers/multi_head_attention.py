@@ -7,27 +7,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..errors import LayerError, printable
+from ..classes import OF_NAME
+from ..errors import LayerError, shortened
 from ..records.layer import AttentionLayer, NotConverted, Projection
 from ..records.source import Group, LayerConfig, Variable
 from .absent_bias import KEY_CAUTION, no_bias
 from .attention_kernels import Restoration, restore
+from .calls import call_options, input_rank, input_widths
 from .other_mathematics import NEXT_STEP, computes_more
 from .settings import DROPOUT, Setting, compute_dtype, faults, is_count, switch, values
 
-# Sub-layer names: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
-ROLES = {
-    "query": ("query_dense", "_query_dense", "query"),
-    "key": ("key_dense", "_key_dense", "key"),
-    "value": ("value_dense", "_value_dense", "value"),
-    "output": ("output_dense", "_output_dense", "attention_output"),
-    "gate": ("_gate_dense", "gate_dense", "gate"),
-}
+MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
+# Names of the sub-layers: Keras 3.0.3 and later; before, and in grouped attention; legacy HDF5.
+ROLES = {part.role: part.spellings for part in sorted(OF_NAME[GQA].parts, key=lambda part: part.setting is not None)}
 INNER = ("query", "key", "value")
 WITHOUT_WEIGHTS = ("_softmax", "_dropout_layer", "softmax", "dropout")
 KERNEL = ("kernel", "0", "quantized_kernel")
-PLAIN_CLASSES = ("MultiHeadAttention", "CachedMultiHeadAttention")  # the latter KerasHub's, the same formula
-GROUPED_CLASSES = ("GroupedQueryAttention", "GroupQueryAttention")
+PLAIN_CLASSES = (*OF_NAME[MHA].names, "CachedMultiHeadAttention")  # the latter KerasHub's, the same formula
+GROUPED_CLASSES = OF_NAME[GQA].names
 # Keras' own classes that a swapped name or configuration could put in the place of attention.
 OTHER_CLASSES = (
     "Dense",
@@ -39,7 +36,6 @@ OTHER_CLASSES = (
     "Add",
     "Activation",
 )
-MHA, GQA = "MultiHeadAttention", "GroupQueryAttention"
 WIDEST = (1 << 63) - 1
 MOST_FACTS = 3  # in one message
 REQUIRED = ("num_heads", "num_query_heads", "num_key_value_heads", "key_dim", "head_dim")  # never null
@@ -121,7 +117,7 @@ def without_kernels(group: Group) -> NotConverted | None:
     if len(kernels) > 1 or (kernels and group.children):
         return None
     held = "one kernel" if kernels else "no kernel"
-    reason = f"it is {printable(config.title)} by its configuration, and the file holds {held} of it"
+    reason = f"it is {config.title} by its configuration, and the file holds {held} of it"
     next_step = "Save the model again; this file lost weights, or was put together from two models"
     return NotConverted(name=group.name, kind=MHA, reason=reason, next_step=next_step, blocking=True, variables=())
 
@@ -164,7 +160,7 @@ def renamed(group: Group, parts: Mapping[str, Group]) -> tuple[str, str] | None:
 
 
 def misplaced(group: Group) -> tuple[str, str] | None:
-    """Kernels where Keras has a layer without any would be left out in silence."""
+    """Kernels where Keras has a layer without any would be left out silently."""
     for name in WITHOUT_WEIGHTS:
         inside = group.children[name].walk() if name in group.children else ()
         if any(len(variable.shape) > 1 for part in inside for variable in part.variables.values()):
@@ -191,7 +187,7 @@ def incomplete(parts: Mapping[str, Group]) -> tuple[str, str] | None:
 
 
 def with_key_bias(found: Restoration) -> Restoration:
-    """The same, with a bias of zeros where the key alone has none."""
+    """The projections, with a bias of zeros where the key alone has none."""
     if [role for role, projection in found.projections.items() if projection.bias is None] != ["key"]:
         return found
     kernel = found.projections["key"].kernel
@@ -209,7 +205,7 @@ def disagreement(projections: Mapping[str, Projection]) -> tuple[str, str] | Non
 
 
 def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
-    """Each as expected against actual."""
+    """What is wrong, each fact as expected against actual."""
     query, key, value, output = (shapes[role] for role in (*INNER, "output"))
     if not all(len(shapes[role]) == 3 for role in INNER) or len(output) < 3 or not all(map(all, shapes.values())):
         yield f"kernels of rank 3 without empty axes expected, found {dict(shapes)}"
@@ -217,7 +213,7 @@ def shape_faults(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
     if key[1] != value[1]:
         yield f"key kernel {key} and value kernel {value} have different heads"
     if query[1] % key[1]:
-        yield f"query kernel {query} has no multiple of the heads of key kernel {key}"
+        yield f"query kernel {query} does not have a multiple of the heads of key kernel {key}"
     if key[2] != query[2]:
         yield f"query kernel {query} and key kernel {key} have different head sizes"
     if output[:2] != (query[1], value[2]):
@@ -251,27 +247,27 @@ def describe(group: Group, kind: str, found: Restoration, more: str | None) -> A
         class_name=config.title if config else None,
         has_config=config is not None,
         attention_axes=axes(given["attention_axes"]),
-        input_rank=config.input_rank if config else None,
+        input_rank=input_rank(config),
         dropout=float(given["dropout"]) if config else None,
         sliding_window=given["sliding_window"],
         compute_dtype=compute_dtype(settings.get("dtype")),
-        call_options=config.call_options if config else (),
+        call_options=call_options(config),
         cautions=(
-            *([more] if more else subclass_caution(config)),
+            *([more] if more else subclass_caution(config, kind)),
             *found.cautions,
             *([group.doubt] if group.doubt else []),
         ),
         doubt=group.doubt or found.doubt,
-        beyond=more or next(subclass_caution(config), None),
+        beyond=more or next(subclass_caution(config, kind), None),
     )
 
 
-def subclass_caution(config: LayerConfig | None) -> Iterator[str]:
+def subclass_caution(config: LayerConfig | None, kind: str) -> Iterator[str]:
     """A user's subclass may override ``call``; its arrays are those of the base class."""
     if config and (config.class_name not in PLAIN_CLASSES + GROUPED_CLASSES or config.is_own):
         yield (
-            f"its class is {printable(config.title)}, not keras.layers.MultiHeadAttention: the four projections are "
-            "converted and proven by MultiHeadAttention's formula; what the class adds in its own code is not"
+            f"its class is {config.title}, not keras.layers.{kind}: the four projections are converted and proven by "
+            f"{kind}'s formula; what the class adds in its own code is not"
         )
 
 
@@ -289,7 +285,7 @@ def check_config(layer: AttentionLayer, config: LayerConfig | None) -> None:
         facts.append(f"its class is {config.class_name} in the configuration, but the arrays are those of {layer.kind}")
     if facts:
         raise LayerError(
-            f"Layer '{printable(layer.name)}': {'; '.join(facts)}. "
+            f"Layer '{layer.name}': {'; '.join(facts)}. "
             "The file was changed or put together from two models; save the model again."
         )
 
@@ -302,21 +298,21 @@ def contradictions(layer: AttentionLayer, settings: Mapping[str, Any]) -> Iterat
             absent = stated is None and key not in REQUIRED
             if not absent and (stated, type(stated)) != (getattr(layer, name), type(getattr(layer, name))):
                 found = getattr(layer, name)
-                yield f"{name} is {printable(repr(settings[key]))} in the configuration, {found} in the arrays"
+                yield f"{name} is {shortened(repr(settings[key]))} in the configuration, {found} in the arrays"
     gate = settings.get("use_gate", layer.gate is not None)
     if bool(gate) != (layer.gate is not None):
         found = "no gate kernel" if gate else "a gate kernel"
-        yield f"use_gate is {printable(repr(gate), 40)} in the configuration, but the arrays have {found}"
+        yield f"use_gate is {shortened(repr(gate), 40)} in the configuration, but the arrays have {found}"
     shape = settings.get("output_shape")
     shape = [shape] if isinstance(shape, int) else shape.get("items") if isinstance(shape, dict) else shape
     if shape and (not isinstance(shape, (list, tuple)) or list(shape) != list(layer.output_shape)):
-        yield f"output_shape is {printable(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
+        yield f"output_shape is {shortened(shape)} in the configuration, {list(layer.output_shape)} in the arrays"
 
 
 def wrong_axes(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
     """Axes that inputs of this rank do not have, or that are listed twice."""
     listed = axes(settings.get("attention_axes")) or ()
-    subject = f"attention_axes {printable(settings.get('attention_axes'))}"
+    subject = f"attention_axes {shortened(settings.get('attention_axes'))}"
     if len(set(listed)) < len(listed):
         yield f"{subject} names an axis twice"
     if rank and not all(-rank <= axis < rank for axis in listed):
@@ -325,7 +321,7 @@ def wrong_axes(settings: Mapping[str, Any], rank: int | None) -> Iterator[str]:
 
 def wrong_widths(layer: AttentionLayer, config: LayerConfig) -> Iterator[str]:
     """Widths of the inputs that the layer was built for, against the kernels'."""
-    for role, width in config.input_widths.items():
+    for role, width in input_widths(config).items():
         if width != getattr(layer, f"{role}_features"):
             actual = getattr(layer, f"{role}_features")
             yield f"the {role} input is {width} wide in the configuration, {actual} in the arrays"

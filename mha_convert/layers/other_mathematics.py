@@ -1,13 +1,12 @@
 """Classes that keep four projections like ``MultiHeadAttention`` and compute something more with them.
 
-Told by structure first: a plain layer has no groups and no variables of its own beside its projections, softmax and
+Told by structure first: a plain layer has no groups and no variables of its own besides its projections, softmax and
 dropout. Some classes show nothing of that; for these, and for files that hold no empty groups, the class names of
 KerasHub and Keras-CV families are a table.
 """
 
 from collections.abc import Iterator
 
-from ..errors import printable
 from ..records.source import Group
 
 ROTARY, RELATIVE, ALIBI = "rotary position embeddings", "relative position scores", "ALiBi biases"
@@ -40,13 +39,13 @@ FAMILIES = {
 PARTS = ("attention", "decoder", "encoder", "backbone", "block", "layer")
 NEXT_STEP = "Port this layer by hand: kernel.reshape(features, -1).T is the weight of an nn.Linear"
 PROJECTIONS_ONLY = (
-    "its projections are converted, and proven by the formula of MultiHeadAttention; what its class computes beside "
+    "its projections are converted, and proven by the formula of MultiHeadAttention; what its class computes besides "
     "them is not"
 )
 
 
 def computes_more(group: Group, ancestors: tuple[Group, ...], plain_children: set[str]) -> str | None:
-    """What the layer is beside its projections, with every variable of that; None where nothing says so."""
+    """What the layer is besides its projections, with every variable of that; None where nothing says so."""
     extra = [
         f"{name}/{own} {variable.shape}" if name else f"{own} {variable.shape}"
         for name, part in (("", group), *group.children.items())
@@ -55,14 +54,14 @@ def computes_more(group: Group, ancestors: tuple[Group, ...], plain_children: se
         for own, variable in inner.variables.items()
     ]
     empty = [name for name, part in group.children.items() if name not in plain_children]
-    held = ", ".join(printable(part) for part in extra or empty)
+    held = ", ".join(extra or empty)
     family = next(families((*ancestors, group)), None)
     if family:
         name, adds = family
-        variables = f"; beside its projections it holds {held}" if held else ""
-        return f"it belongs to {printable(name)}, whose attention adds {adds}{variables}: {PROJECTIONS_ONLY}"
+        variables = f"; besides its projections it holds {held}" if held else ""
+        return f"it belongs to {name}, whose attention adds {adds}{variables}: {PROJECTIONS_ONLY}"
     if held:
-        return f"beside its projections it holds {held}, which MultiHeadAttention does not have: {PROJECTIONS_ONLY}"
+        return f"besides its projections it holds {held}, which MultiHeadAttention does not have: {PROJECTIONS_ONLY}"
     return None
 
 

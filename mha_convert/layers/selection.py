@@ -1,8 +1,8 @@
-"""Which layers are converted: those that were asked for, or all; never fewer in silence."""
+"""Which layers are converted: those that were asked for, or all; never fewer silently."""
 
 from collections.abc import Sequence
 
-from ..errors import LayerError, NoAttentionError, listed, printable
+from ..errors import LayerError, NoAttentionError, listed
 from ..files.shell import layer_options
 from ..records.layer import Findings, Layer, NotConverted
 from ..records.source import Checkpoint
@@ -10,11 +10,12 @@ from . import told_once
 
 MOST_TOLD = 2  # layers in one refusal; inspect lists them all
 MOST_HELD = 4
+MOST_STEPS = 4
 OWN_CODE = "Attention of your own code is described with --attention (docs/layers.md)"
 
 
 def convertible(checkpoint: Checkpoint, findings: Findings, names: Sequence[str] | None) -> tuple[Layer, ...]:
-    """The layers that were asked for; an error where attention would be left out in silence."""
+    """The layers that were asked for; an error where attention would be left out silently."""
     blocking = [item for item in findings.not_converted if item.blocking]
     if isinstance(names, str):
         names = [names]
@@ -53,37 +54,37 @@ def unproven_roles(assumed: Sequence[Layer], layers: Sequence[Layer]) -> str:
     steps = [f"If you know that they are right, name all layers that you want: {every}"]
     sure = [layer.name for layer in others]
     if sure:
-        steps.append(f"To convert only what the file tells, give {layer_options(sure)}")
+        steps.append(f"To convert only what the file shows, use {layer_options(sure)}")
     return f"Layer {listed((layer.name for layer in assumed), 4)}: {assumed[0].doubt}. {'. '.join(steps)}."
 
 
 def refusal(items: Sequence[NotConverted], others: Sequence[Layer]) -> str:
     """Each layer that cannot be converted, why, and how to convert the rest."""
     told = items[:MOST_TOLD]
-    facts = "; ".join(f"layer '{printable(item.name)}' ({item.kind}) is not converted: {item.reason}" for item in told)
+    facts = "; ".join(f"layer '{item.name}' ({item.kind}) is not converted: {item.reason}" for item in told)
     facts += f"; and {len(items) - len(told)} more layers" if len(items) > len(told) else ""
-    steps = list(dict.fromkeys(item.next_step for item in items))
+    steps = list(dict.fromkeys(item.next_step for item in items))[:MOST_STEPS]
     if others:
-        steps.append(f"To convert the rest, give {layer_options([layer.name for layer in others])}")
+        steps.append(f"To convert the rest, use {layer_options([layer.name for layer in others])}")
     return f"{facts[0].upper()}{facts[1:]}. {'. '.join(steps)}."
 
 
 def nothing_found(checkpoint: Checkpoint, findings: Findings) -> str:
     """A file without attention says what it does hold, and how hand-written attention is converted."""
     told = findings.not_converted[:MOST_HELD]
-    holds = [f"{item.kind} '{printable(item.name)}': {item.reason}" for item in told]
+    holds = [f"{item.kind} '{item.name}': {item.reason}" for item in told]
     left = len(findings.not_converted) - len(told)
     rest = f"; and {left} more" if left else ""
     steps = ". ".join(ways_on(findings.not_converted, told))
     groups = [group for group in checkpoint.root.walk() if group.variables]
-    names = ", ".join(printable(group.name or "the model itself") for group in groups[:6])
+    names = ", ".join(group.name or "the model itself" for group in groups[:6])
     more = f" and {len(groups) - 6} more" if len(groups) > 6 else ""
     facts = (
         f"{len(checkpoint.variables)} variables in {len(groups)} layers ({names}{more})" if groups else "no variables"
     )
     also = f". It also holds {'; '.join(holds)}{rest}" if holds else ""
     return (
-        f"{checkpoint.path}: no attention with weights of its own in it, expected at least one; it holds "
+        f"{checkpoint.path} holds no attention with weights of its own, expected at least one; it holds "
         f"{facts}{also}. {steps}. "
         "`mha-convert inspect` lists everything."
     )
@@ -107,13 +108,13 @@ def select(layers: Sequence[Layer], names: Sequence[str] | None, others: Sequenc
         return tuple(layers)
     if not names:
         raise LayerError(
-            "Layers: an empty list, expected at least one name. Name one, or leave --layer (layers=) out for all."
+            "The list of layers is empty, expected at least one name. Name one, or leave --layer (layers=) out for all."
         )
     by_name = {layer.name: layer for layer in (*others, *layers)}
     unknown = [name for name in names if not isinstance(name, str) or name not in by_name]
     if unknown:
-        known = ", ".join(printable(layer.name) for layer in layers) or "none"
+        known = ", ".join(layer.name for layer in layers) or "none"
         rest = f"{len(others)} other layer{'s' * (len(others) > 1)}"
         more = f"; `mha-convert inspect` lists {rest}" if others else ""
-        raise LayerError(f"Layer '{printable(unknown[0])}': not in the file. Its attention layers are: {known}{more}.")
+        raise LayerError(f"Layer '{unknown[0]}' is not in the file. Its attention layers are: {known}{more}.")
     return tuple(by_name[name] for name in dict.fromkeys(names))

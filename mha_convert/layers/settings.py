@@ -1,14 +1,14 @@
 """Settings of a Keras class as rows, and the one checker that reads them from a configuration.
 
 A value that a setting cannot have is refused, and so is a setting that a plain layer's class does not have: what the
-file says of a layer must not be lost in silence.
+file says of a layer must not be lost silently.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from ..errors import printable
+from ..errors import shortened
 
 # What every layer has, and what makes no difference to a trained layer's output.
 OF_EVERY_LAYER = ("name", "trainable", "dtype", "autocast", "batch_input_shape", "batch_shape")
@@ -45,7 +45,7 @@ class Fault:
     @property
     def shown(self) -> str:
         """The value as Python writes it, cut."""
-        return printable(repr(self.value), MOST_SHOWN)
+        return shortened(repr(self.value), MOST_SHOWN)
 
     def __str__(self) -> str:
         """``"epsilon is 'x', expected a positive number"``."""
@@ -53,7 +53,7 @@ class Fault:
 
 
 def is_switch(value: Any) -> bool:
-    """True or False."""
+    """Whether it is true or false."""
     return isinstance(value, bool)
 
 
@@ -73,19 +73,19 @@ def is_rate(value: Any) -> bool:
 
 
 def is_positive(value: Any) -> bool:
-    """A finite number above 0."""
+    """Whether it is a finite number above 0."""
     return type(value) in (int, float) and 0 < value < float("inf")
 
 
 def is_axes(value: Any) -> bool:
-    """An axis, or a list of some that differ."""
+    """Whether it is an axis, or a list of different ones."""
     axes = value if isinstance(value, list) else [value]
     are_axes = 0 < len(axes) <= 32 and all(type(axis) is int and -32 <= axis < 32 for axis in axes)
     return are_axes and len(set(axes)) == len(axes)
 
 
 def switch(name: str, default: bool = False, *, may_be_null: bool = False) -> Setting:
-    """True or False."""
+    """A setting that is true or false."""
     return Setting(name=name, is_valid=is_switch, expected="true or false", default=default, may_be_null=may_be_null)
 
 
@@ -117,7 +117,7 @@ def strangers(rows: Iterable[Setting], without_effect: Iterable[str], config: Ma
         config: Keras' ``get_config()``.
     """
     known = {row.name for row in rows} | set(without_effect) | set(OF_EVERY_LAYER)
-    found = [printable(name, MOST_SHOWN) for name in config if name not in known]
+    found = [shortened(name, MOST_SHOWN) for name in config if name not in known]
     if found:
         yield f"it has the setting {' and '.join(found[:3])}, which this class does not have"
 

@@ -1,4 +1,4 @@
-"""Kernels of attention whose layer the file does not tell: named, so that no conversion loses them in silence."""
+"""Kernels of attention whose layer the file does not say: named, so that no conversion loses them silently."""
 
 from ..records.layer import AttentionLayer, NotConverted
 from ..records.source import Group

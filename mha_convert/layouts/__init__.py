@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import LayoutError, printable
+from ..errors import LayoutError
 from ..files.shell import layer_options
 from ..options import OPTIONS, Dtype, check_word, dtype_name
 from ..options import Layout as LayoutName
@@ -38,11 +38,11 @@ class Layout(Protocol):
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of a module
-        """What ``--layout`` takes."""
+        """The word of ``--layout``."""
 
     @property
     def REFUSALS(self) -> tuple[Refusal, ...]:  # noqa: N802
-        """What it cannot hold."""
+        """Properties of layers that it cannot hold."""
 
     def lay_out(self, layer: AttentionLayer, prefix: str) -> LayerPlan:
         """Where the layer's numbers go."""
@@ -81,7 +81,7 @@ def plan(
     Args:
         layers: from ``find_layers``.
         layout: a word of ``--layout``, see ``docs/layouts.md``.
-        prefix: what stands before a layer's keys; ``{name}`` is the layer's name. None is ``"{name}"``, ``""`` gives
+        prefix: what is before a layer's keys; ``{name}`` is the layer's name. None is ``"{name}"``, ``""`` gives
             the bare keys of one module.
         dtype: of the target: ``"float32"``, ``"float16"``, ``"bfloat16"``, ``"float64"``, or PyTorch's own; None keeps
             each layer's.
@@ -115,32 +115,30 @@ def refusals(layer: Layer, layout: str) -> tuple[Refusal, ...]:
 
 def refuse(found: list[tuple[Layer, tuple[Refusal, ...]]], layout: str) -> None:
     """One error for all layers that do not fit, with all reasons, and the command that converts the rest."""
-    facts = [f"layer '{printable(layer.name)}' {reason.text(layer)}" for layer, reasons in found for reason in reasons]
+    facts = [f"layer '{layer.name}' {reason.text(layer)}" for layer, reasons in found for reason in reasons]
     if not facts:
         return
     steps = list(dict.fromkeys(reason.next_step for _, reasons in found for reason in reasons))
     fitting = [layer.name for layer, reasons in found if not reasons]
     if fitting:
-        steps.append(f"To convert the rest, give {layer_options(fitting)}")
+        steps.append(f"To convert the rest, use {layer_options(fitting)}")
     nowhere = all(refusals(layer, module.NAME) for layer, reasons in found if reasons for module in LAYOUTS)
     subject = "No layout holds" if nowhere else f"Layout '{layout}' cannot hold"
     raise LayoutError(f"{subject} this: {'; '.join(facts)}. {'. '.join(steps)}.")
 
 
 def key_prefix(name: str, prefix: str | None) -> str:
-    """What stands before the keys of a layer: ``""`` or text that ends with a dot."""
+    """What is before the keys of a layer: ``""`` or text that ends with a dot."""
     template = NAME_FIELD if prefix is None else prefix
     if set("{}") & set(template.replace(NAME_FIELD, "")):
-        raise LayoutError(
-            f"Prefix '{printable(template)}': has braces other than {NAME_FIELD}. Give {NAME_FIELD} for the name."
-        )
+        raise LayoutError(f"Prefix '{template}' has braces other than {NAME_FIELD}. Use {NAME_FIELD} for the name.")
     text = template.replace(NAME_FIELD, name.replace("/", "."))
     if not text:
         return text
     path = text.removesuffix(".")
     if not all(path.split(".")) or not path.isprintable() or path != path.encode("utf-8", "replace").decode():
         raise LayoutError(
-            f"Layer '{printable(name)}': its keys would begin with '{printable(text)}', which no module of PyTorch can "
+            f"Layer '{name}': its keys would begin with '{text}', which no module of PyTorch can "
             "be called. Convert it with --layer and another --prefix."
         )
     return f"{path}."
@@ -154,8 +152,8 @@ def check_unique(plans: Sequence[LayerPlan]) -> None:
             key, name = item.key(rule.target), item.layer.name
             if key in owners:
                 raise LayoutError(
-                    f"Layers '{printable(owners[key])}' and '{printable(name)}': both would write '{printable(key)}'. "
-                    f"Convert one of them with --layer, or give a --prefix with {NAME_FIELD} in it."
+                    f"Layers '{owners[key]}' and '{name}' would both write '{key}'. "
+                    f"Convert one of them with --layer, or use a --prefix with {NAME_FIELD} in it."
                 )
             owners[key] = name
 
@@ -166,6 +164,6 @@ def check_cost(plans: Sequence[LayerPlan]) -> None:
         added = sum(math.prod(p.shape) for rule in item.rules for p in rule.pieces if p.made == "identity")
         if added > MOST_ADDED:
             raise LayoutError(
-                f"Layer '{printable(item.layer.name)}': nn.MultiheadAttention would need identities of {added:,} "
-                f"numbers for {item.layer.parameters:,} parameters. Give --layout linear, which adds none."
+                f"Layer '{item.layer.name}': nn.MultiheadAttention would need identities of {added:,} "
+                f"numbers for {item.layer.parameters:,} parameters. Use --layout linear, which adds none."
             )

@@ -58,7 +58,7 @@ class Placement:
 
     @property
     def wrapped(self) -> bool:
-        """Whether anything stands around the stock module."""
+        """Whether anything is around the stock module."""
         return self.query_outside or self.output_outside or self.attention_axes is not None
 
 
@@ -156,7 +156,7 @@ def filled_piece(piece: Piece, layer: AttentionLayer, placed: Placement) -> Piec
 
 
 def module(layer: AttentionLayer, placed: Placement) -> ModuleSpec:
-    """The stock class where nothing stands around it, else ours that holds it."""
+    """The stock class where nothing is around it, else ours that holds it."""
     sizes: dict[str, Any] = {"embed_dim": placed.embed_dim, "num_heads": layer.num_heads}
     widths = {} if placed.packed else {"kdim": layer.key_features, "vdim": layer.value_features}
     options: dict[str, Any] = {"dropout": layer.dropout or 0.0, "bias": layer.use_bias}

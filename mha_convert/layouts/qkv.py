@@ -19,7 +19,7 @@ from .patterns import (
 from .refusals import GATED, GROUPED, REORDERED, UNKNOWN_AXES, WINDOWED, Refusal, has_several_widths
 
 NAME = "qkv"
-OTHERWISE = "Give --layout linear, which takes any sizes"
+OTHERWISE = "Use --layout linear, which takes any sizes"
 CROSS = Refusal(
     has_several_widths,
     "has inputs of widths {layer.query_features}, {layer.key_features} and {layer.value_features}, and one fused "

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import printable
+from ..errors import shortened
 from ..files.limits import RANK
 from ..records.layer import Layer
 
@@ -21,7 +21,7 @@ class Refusal:
 
     def text(self, layer: Layer) -> str:
         """The fact with this layer's own numbers."""
-        return printable(self.fact.format(layer=layer), LONGEST)
+        return shortened(self.fact.format(layer=layer), LONGEST)
 
 
 def has_several_widths(layer: Any) -> bool:
@@ -29,7 +29,7 @@ def has_several_widths(layer: Any) -> bool:
     return not layer.query_features == layer.key_features == layer.value_features
 
 
-LINEAR = "Give --layout linear, whose module computes it"
+LINEAR = "Use --layout linear, whose module computes it"
 
 GROUPED = Refusal(
     lambda layer: layer.num_key_value_heads != layer.num_heads,

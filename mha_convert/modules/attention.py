@@ -17,7 +17,7 @@ class ProjectedMultiheadAttention(nn.Module):
     identity. ``output_projection`` is there where ``output_shape != [embed_dim]``; ``out_proj`` is then an identity.
 
     Without weights, the parameters of ``attention`` go to PyTorch's fused kernels directly: its own forward moves the
-    batch axis behind the length and copies masks for every head.
+    batch axis after the length and copies masks for every head.
 
     Args:
         embed_dim: heads times the size of one head.
@@ -177,7 +177,7 @@ def flat(x: Tensor, axes: list[int]) -> Tensor:
 
 
 def unflat(x: Tensor, others: list[int], positions: list[int], axes: list[int]) -> Tensor:
-    """The way back."""
+    """The inverse of ``flat``: ``(batch and other axes, positions, features)`` as ``(batch, *axes, features)``."""
     rank = len(others) + len(positions) + 1
     order = [axis for axis in range(rank - 1) if axis not in axes] + [*axes, rank - 1]
     return x.reshape(*others, *positions, x.shape[-1]).permute([order.index(axis) for axis in range(rank)])
@@ -306,7 +306,7 @@ class KerasMultiheadAttention(nn.Module):
         return output
 
     def order(self, rank: int) -> list[int]:
-        """Axes of ``(batch, *axes, heads, head_dim)``, as attention needs them: attended axes behind the heads."""
+        """Axes of ``(batch, *axes, heads, head_dim)``, as attention needs them: attended axes after the heads."""
         others = [axis for axis in range(1, rank - 2) if axis not in self.attention_axes]
         return [0, *others, rank - 2, *self.attention_axes, rank - 1]
 
@@ -318,7 +318,7 @@ class KerasMultiheadAttention(nn.Module):
         return x.permute(self.order(x.dim())).flatten(-1 - len(self.attention_axes), -2)
 
     def from_heads(self, context: Tensor, query: Tensor) -> Tensor:
-        """The way back: ``(batch, *axes, heads * head_dim)``, with the axes of ``query``."""
+        """The inverse of ``to_heads``: ``(batch, *axes, heads * head_dim)``, with the axes of ``query``."""
         if query.dim() == 3:
             return context.transpose(1, 2).flatten(2)
         x = context.unflatten(-2, [query.shape[axis] for axis in self.attention_axes])

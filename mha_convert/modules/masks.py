@@ -25,7 +25,7 @@ def to_attn_mask(
     In Keras True attends; all masks must agree. The result is added to the scores: 0 where a query may attend, half
     the most negative number of ``dtype`` elsewhere. It is finite, so a row without any key is not NaN but the uniform
     average, as in Keras 2 and on most paths of Keras 3 (from 3.10 on, a layer that returns its scores or has dropout
-    gives zeros there instead; in float16 the average is a rough one, in Keras, too). Give it alone: together with
+    gives zeros there instead; in float16 the average is a rough one, in Keras, too). Pass it alone: together with
     ``key_padding_mask`` it would become infinite.
 
     Args:
@@ -40,7 +40,7 @@ def to_attn_mask(
         query_length: needed where no mask shows it.
         key_length: needed where no mask shows it.
         dtype: of the layer's computation; must be the inputs' where the weights are not asked for.
-        attended_axes: how many ``attention_axes`` the layer has; with more than one give ``attention_mask`` alone.
+        attended_axes: how many ``attention_axes`` the layer has; with more than one pass ``attention_mask`` alone.
         other_axes: how many axes between the batch and the features are not attended over.
 
     Returns:
@@ -55,20 +55,23 @@ def to_attn_mask(
         return mask_over_axes(
             attention_mask, query_mask, value_mask, key_mask, causal, dtype, attended_axes, other_axes
         )
+    # Every mask as ``(batch, heads, queries, keys)`` with axes of size 1, or ``(queries, keys)``; True attends.
     masks = [] if attention_mask is None else [torch.as_tensor(attention_mask).bool()]
     masks = [mask[:, None] if mask.dim() == 3 else mask for mask in masks]
     masks += [] if query_mask is None else [torch.as_tensor(query_mask).bool()[:, None, :, None]]
     masks += [torch.as_tensor(mask).bool()[:, None, None, :] for mask in (value_mask, key_mask) if mask is not None]
+    # The lengths, which a causal mask needs and padding masks show one of.
     length = query_length or max((mask.shape[-2] for mask in masks), default=1)
     width = key_length or max((mask.shape[-1] for mask in masks), default=1)
     shows_length = query_length or attention_mask is not None or query_mask is not None
     shows_width = key_length or attention_mask is not None or value_mask is not None or key_mask is not None
     if (causal or masks) and not (shows_length and shows_width):
-        raise ValueError(f"to_attn_mask: {'key' if shows_length else 'query'}_length is not shown by a mask; give it.")
+        raise ValueError(f"to_attn_mask: {'key' if shows_length else 'query'}_length is not shown by a mask; pass it.")
     if causal:
         masks.append(~causal_mask(length, width, masks[0].device if masks else torch.device("cpu")))
     if not masks:
         return None
+    # All must agree; a mask with a batch axis is one for each head of each sample.
     attends = masks[0]
     for mask in masks[1:]:
         attends = attends & mask
@@ -94,9 +97,9 @@ def mask_over_axes(
     keys = [torch.as_tensor(mask).bool()[:, None, :] for mask in (value_mask, key_mask) if mask is not None]
     masks = [] if attention_mask is None else [torch.as_tensor(attention_mask).bool()]
     if (queries or keys) and attended_axes > 1:
-        raise ValueError("to_attn_mask: padding masks have one axis; give attention_mask for several attended axes.")
+        raise ValueError("to_attn_mask: padding masks have one axis; pass attention_mask for several attended axes.")
     if causal:
-        raise ValueError("to_attn_mask: give is_causal=True to the module for a causal mask over its time axis.")
+        raise ValueError("to_attn_mask: pass is_causal=True to the module for a causal mask over its time axis.")
     attends = None
     for mask in (*masks, *queries, *keys):
         attends = mask if attends is None else attends & mask

@@ -60,7 +60,7 @@ class Reader(Protocol):
         """Whether the content is of this format."""
 
     def read(self, source: Source, architecture: Json | None = None) -> Checkpoint:
-        """Describe the model; ``architecture`` is its JSON where that lies in a file of its own."""
+        """Describe the model; ``architecture`` is its JSON where that is in a file of its own."""
 
 
 READERS: tuple[Reader, ...] = (
@@ -114,7 +114,7 @@ def read(path: StrPath, *, config: StrPath | None = None, trust: bool = False) -
     if config is not None:
         refuse_object(config, CONFIG)
     if str(path) == STANDARD_INPUT == str(config):
-        raise ReadError("Standard input: is one file, and two are asked of it. Give SOURCE or --config as a path.")
+        raise ReadError("Standard input is one file, and two inputs were asked for. Pass SOURCE or --config as a path.")
     source = Source(from_anywhere(path), limits_for(trust))
     checkpoint = described(source, path, config)
     return replace(checkpoint, files=tuple(source.seen.values()))
@@ -130,7 +130,7 @@ def described(source: Source, path: StrPath, config: StrPath | None) -> Checkpoi
             checkpoint = reader.read(in_place, architecture)
             return replace(checkpoint, path=str(path), format_title=checkpoint.format_title or reader.TITLE)
     impostor = recognise(probe, SUFFIXES)
-    raise ReadError(f"{path}: this is {impostor.what}, expected a saved Keras model. {impostor.next_step}")
+    raise ReadError(f"{path} is {impostor.what}, expected a saved Keras model. {impostor.next_step}")
 
 
 def from_anywhere(place: StrPath) -> Location:

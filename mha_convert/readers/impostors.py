@@ -1,4 +1,4 @@
-"""Files and folders that are not what they are taken for: each is named, with the way on.
+"""Files and folders that are not what they are mistaken for: each is named, with the way on.
 
 Rows of data: how the file begins or what it holds, what it is, what to do.
 """
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO
 
-from ..errors import printable
 from ..files.limits import ARCHIVE, MEMBERS
-from ..files.shell import command
+from ..files.shell import IN_ERRORS, command
 from ..files.source import Source
 from .probe import Probe
 
@@ -41,10 +40,10 @@ BY_HEAD: tuple[tuple[bytes, Impostor], ...] = (
         b"versionhttps://git-lfs",
         Impostor("a Git LFS pointer, not the file itself", "Run `git lfs pull` to fetch the file."),
     ),
-    (b"\x1f\x8b", Impostor("a gzip archive", "Unpack it (`gunzip` or `tar xzf`) and give the Keras file inside.")),
-    (b"BZh", Impostor("a bzip2 archive", "Unpack it and give the Keras file inside.")),
-    (b"7z\xbc\xaf", Impostor("a 7-Zip archive", "Unpack it and give the Keras file inside.")),
-    (b"Rar!", Impostor("a RAR archive", "Unpack it and give the Keras file inside.")),
+    (b"\x1f\x8b", Impostor("a gzip archive", "Unpack it (`gunzip` or `tar xzf`) and pass the Keras file inside.")),
+    (b"BZh", Impostor("a bzip2 archive", "Unpack it and pass the Keras file inside.")),
+    (b"7z\xbc\xaf", Impostor("a 7-Zip archive", "Unpack it and pass the Keras file inside.")),
+    (b"Rar!", Impostor("a RAR archive", "Unpack it and pass the Keras file inside.")),
     (b"\x93NUMPY", Impostor("a NumPy array", SAVE_AGAIN)),
     (b"CDF", Impostor("a NetCDF file", SAVE_AGAIN)),
     (b"PK\x05\x06", Impostor("an empty zip archive", SAVE_AGAIN)),
@@ -69,7 +68,7 @@ BY_TEXT: tuple[tuple[re.Pattern[str], Impostor], ...] = (
         re.compile(r"\{"),
         Impostor(
             "JSON text: an architecture without weights",
-            "Give the file with the weights (.weights.h5 or .h5), and this one with --config.",
+            "Pass the file with the weights (.weights.h5 or .h5), and this one with --config.",
         ),
     ),
 )
@@ -77,14 +76,14 @@ WEB_PAGES = (b"<!doctype", b"<html", b"<?xml")  # in any encoding
 TFLITE_AT, TFLITE_MAGIC = 4, b"TFL3"
 TFLITE = Impostor("a TensorFlow Lite model, whose layers are fused", LOOK_FOR_KERAS)
 
-UNPACK = "Unpack it (`{command}`) and give that file."
+UNPACK = "Unpack it (`{command}`) and pass that file."
 # How a member's name ends; {kind} of archive, {member}, and the {command} that unpacks it.
 BY_MEMBER: tuple[tuple[str, Impostor], ...] = (
     ("data.pkl", Impostor("a PyTorch file already", "Load it with torch.load(path, weights_only=True).")),
     (".npy", Impostor("a NumPy .npz archive", SAVE_AGAIN)),
     (
         "saved_model.pb",
-        Impostor("a {kind} archive of a SavedModel, {member}", "Unpack it (`{command}`) and give the folder."),
+        Impostor("a {kind} archive of a SavedModel, {member}", "Unpack it (`{command}`) and pass the folder."),
     ),
     (".keras", Impostor("a {kind} archive that holds the .keras file {member}", UNPACK)),
     (".h5", Impostor("a {kind} archive that holds the HDF5 file {member}", UNPACK)),
@@ -93,7 +92,7 @@ BY_MEMBER: tuple[tuple[str, Impostor], ...] = (
         ".index",
         Impostor(
             "a {kind} archive that holds the TensorFlow checkpoint {member}",
-            "Unpack it (`{command}`) and give the folder.",
+            "Unpack it (`{command}`) and pass the folder.",
         ),
     ),
     (".zip", Impostor("a zip in a {kind} archive: {member}", UNPACK)),
@@ -104,14 +103,14 @@ BY_FILE_IN_FOLDER: tuple[tuple[str, Impostor], ...] = (
         "model.weights.h5",
         Impostor(
             "a folder with weights, without the config.json of an unzipped .keras",
-            "Give the file model.weights.h5 in it.",
+            "Pass the file model.weights.h5 in it.",
         ),
     ),
 )
 
 CHECKPOINT = Impostor(
     "a part of a TensorFlow checkpoint, damaged or of a save that did not end",
-    "Give the checkpoint's files (x.index, x.data-00000-of-00001), or copy them again.",
+    "Pass the checkpoint's files (x.index, x.data-00000-of-00001), or copy them again.",
 )
 # How a file is called and begins, where the beginning alone tells little; {stem} is its name before
 # the suffix.
@@ -122,33 +121,34 @@ BY_NAME: tuple[tuple[re.Pattern[str], bytes, Impostor], ...] = (
         b"\n",
         Impostor(
             "the graph of a TensorFlow checkpoint",
-            "Give {stem}, the checkpoint beside it: its .index and its .data files.",
+            "Pass {stem}, the checkpoint next to it: its .index and its .data files.",
         ),
     ),
     (
         re.compile(r".+\.pb"),
         b"\n",
-        Impostor("a frozen graph of TensorFlow, whose weights are constants of no layer", LOOK_FOR_KERAS),
+        Impostor("a frozen graph of TensorFlow, whose weights are constants that belong to no layer", LOOK_FOR_KERAS),
     ),
     (
         re.compile(r".+\.pb"),
         b"\x08\x01",
-        Impostor("the graph of a SavedModel under another name", "Give the folder with saved_model.pb and variables/."),
+        Impostor("the graph of a SavedModel under another name", "Pass the folder with saved_model.pb and variables/."),
     ),
 )
 SAVED_MODEL_PARTS = ("saved_model.pb", "keras_metadata.pb", "fingerprint.pb")
-SAVED_MODEL_FILE = Impostor("a part of a TensorFlow SavedModel", "Give the folder with saved_model.pb.")
-SAFETENSORS = Impostor("a safetensors file, already in PyTorch's form", "Give the Keras file that it came from.")
+SAVED_MODEL_FILE = Impostor("a part of a TensorFlow SavedModel", "Pass the folder with saved_model.pb.")
+SAFETENSORS = Impostor("a safetensors file, already in PyTorch's form", "Pass the Keras file that it came from.")
 OTHER_HDF5 = Impostor(
     "an HDF5 file, but not one of Keras",
-    "It has neither Keras' list of layers nor a group 'vars'; give the file that model.save or save_weights wrote.",
+    "It has neither Keras' list of layers nor a group 'vars'; pass the file that model.save or save_weights wrote.",
 )
 EMPTY = Impostor("empty", "Copy or download it again.")
-TEXT = Impostor("a text file", "Give the file that model.save or save_weights wrote.")
+TEXT = Impostor("a text file", "Pass the file that model.save or save_weights wrote.")
 UNKNOWN = Impostor(
-    "of no format that Keras writes", "Give the file that model.save or save_weights wrote (.keras, .h5, .weights.h5)."
+    "not in a format that Keras writes",
+    "Pass the file that model.save or save_weights wrote (.keras, .h5, .weights.h5).",
 )
-OTHER_ZIP = Impostor("a zip archive without Keras' config.json", "Give the .keras file that model.save wrote.")
+OTHER_ZIP = Impostor("a zip archive without Keras' config.json", "Pass the .keras file that model.save wrote.")
 
 
 def recognise(probe: Probe, suffixes: tuple[str, ...]) -> Impostor:
@@ -159,6 +159,7 @@ def recognise(probe: Probe, suffixes: tuple[str, ...]) -> Impostor:
             (found for name, found in BY_FILE_IN_FOLDER if source.child(name).exists()),
             of_a_browser(source) or a_folder(source, suffixes),
         )
+    # By its first bytes, then by its name, then by its text.
     if not head:
         return EMPTY
     if probe.is_zip:
@@ -191,18 +192,18 @@ def known_by_name(head: bytes, name: str) -> Impostor | None:
     for pattern, magic, impostor in BY_NAME:
         match = pattern.fullmatch(name)
         if match and head.startswith(magic):
-            stem = printable(match.groupdict().get("stem") or "")
+            stem = match.groupdict().get("stem") or ""
             return Impostor(impostor.what, impostor.next_step.format(stem=stem))
     return None
 
 
 def a_folder(folder: Source, suffixes: tuple[str, ...]) -> Impostor:
-    """A folder that is no model itself, with the models in it."""
+    """A folder that is not a model itself, with the models in it."""
     inside = sorted(item.name for item in folder.children() if item.name.lower().endswith(suffixes))
     if not inside:
-        return Impostor("a folder without a saved model", "Give the file or folder that model.save wrote.")
+        return Impostor("a folder without a saved model", "Pass the file or folder that model.save wrote.")
     more = f" and {len(inside) - 4} more" if len(inside) > 4 else ""
-    return Impostor(f"a folder that holds {', '.join(map(printable, inside[:4]))}{more}", "Give one of them.")
+    return Impostor(f"a folder that holds {', '.join(inside[:4])}{more}", "Pass one of them.")
 
 
 def known_by_head(head: bytes) -> Impostor | None:
@@ -225,7 +226,7 @@ def in_zip(probe: Probe) -> Impostor:
     """What a zip without Keras' members holds."""
     if probe.members is None:
         return Impostor("a zip archive that ends too early or is damaged", "Copy or download it again.")
-    return in_archive("zip", probe.members, command("unzip", probe.source.name)) or OTHER_ZIP
+    return in_archive("zip", probe.members, command("unzip", probe.source.name, IN_ERRORS)) or OTHER_ZIP
 
 
 def in_tar(source: Source) -> Impostor | None:
@@ -239,8 +240,8 @@ def in_tar(source: Source) -> Impostor | None:
         names += (member.name for member in islice(archive, MEMBERS))
     if not names:
         return None
-    unpacked = in_archive("tar", names, command("tar xf", source.name))
-    return unpacked or Impostor("a tar archive without a Keras file", "Give the file that model.save wrote.")
+    unpacked = in_archive("tar", names, command("tar xf", source.name, IN_ERRORS))
+    return unpacked or Impostor("a tar archive without a Keras file", "Pass the file that model.save wrote.")
 
 
 class Bounded(io.RawIOBase):
@@ -257,12 +258,12 @@ class Bounded(io.RawIOBase):
 
 
 def in_archive(kind: str, names: Iterable[str], unpack: str) -> Impostor | None:
-    """The first member that tells what the archive is for, and the command that takes it out."""
+    """The first member that says what the archive is for, and the command that takes it out."""
     listed = list(names)
     for ending, impostor in BY_MEMBER:
         member = next((name for name in listed if name.rstrip("/").endswith(ending)), None)
         if member is not None:
-            what = impostor.what.format(kind=kind, member=f"'{printable(member)}'")
+            what = impostor.what.format(kind=kind, member=f"'{member}'")
             return Impostor(what, impostor.next_step.format(command=unpack))
     return None
 

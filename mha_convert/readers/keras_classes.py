@@ -3,7 +3,7 @@
 Keras 2.13 and later write the module that a class lives in (null for a class of the program itself, ``__main__``), and
 the package that it was registered in, if it was. What holds no module (``.h5``, SavedModels, ``.keras`` files of Keras
 2.12, and ``to_json()`` before 2.13) holds the name, and the package: a name that Keras does not have is somebody's own,
-and nothing tells a class of one's own that was not registered from Keras' if both have one name.
+and nothing distinguishes an unregistered class of one's own from Keras' if both have one name.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def registered_name(entry: Mapping[str, Any]) -> str | None:
 
 
 def module_of(entry: Mapping[str, Any]) -> str | None:
-    """Where the class lives; None where the JSON does not tell."""
+    """Where the class lives; None where the JSON does not say."""
     if "module" not in entry:
         return None
     module = entry["module"]
@@ -59,7 +59,7 @@ def module_of(entry: Mapping[str, Any]) -> str | None:
 
 
 def is_own(entry: Mapping[str, Any]) -> bool:
-    """Whether the class is somebody's own, and not Keras' or KerasHub's, as far as the JSON tells."""
+    """Whether the class is somebody's own, and not Keras' or KerasHub's, as far as the JSON says."""
     registered, module = registered_name(entry), module_of(entry)
     if registered is not None and registered.partition(">")[0] not in KERAS_PACKAGES:
         return True

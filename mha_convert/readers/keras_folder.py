@@ -29,7 +29,7 @@ HUB_VERSIONS = ("keras_hub_version", "keras_nlp_version", "keras_cv_version")
 
 
 def parts(names: Collection[str]) -> frozenset[str]:
-    """The weights beside the configuration."""
+    """The weights next to the configuration."""
     return frozenset({WEIGHTS, SHARDS}) if CONFIG in names else frozenset()
 
 
@@ -67,7 +67,7 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
         check_shards(checkpoint, shards, source.child(SHARDS))
     if source.child(TASK_WEIGHTS).is_file():
         note = (
-            f"The layers of the preset's task lie in '{TASK_WEIGHTS}', which is not read here; give that file for them."
+            f"The layers of the preset's task are in '{TASK_WEIGHTS}', which is not read here; pass that file for them."
         )
         checkpoint = replace(checkpoint, notes=(*checkpoint.notes, note))
     return checkpoint

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import IO
 
-from ..errors import ReadError, printable, reason
+from ..errors import ReadError, reason
 from ..files.limits import way_on
 from ..files.locations import SMALL
 from ..files.source import Source
@@ -48,7 +48,7 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
         with source.open() as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             if WEIGHTS not in names:
-                raise ReadError(f"{source}: {missing_weights(names)}")
+                raise ReadError(f"{source} {missing_weights(names)}")
             for name in (CONFIG, WEIGHTS, METADATA):
                 check_member(archive, name, source)
             checksum = archive.getinfo(WEIGHTS).CRC
@@ -58,7 +58,7 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
             )
             image = weights_image(archive, file, source)
     except OSError as error:
-        raise ReadError(f"{source}: cannot be read: {reason(error)}. Check the disk, or copy it again.") from error
+        raise ReadError(f"{source} cannot be read: {reason(error)}. Check the disk, or copy it again.") from error
     except (*DAMAGED_ZIP, NotImplementedError, RuntimeError) as error:
         raise ReadError(
             f"{source}: its zip archive is damaged: where a member should begin, there is none. {COPY_AGAIN}"
@@ -108,21 +108,19 @@ def check_member(archive: zipfile.ZipFile, name: str, source: Source) -> None:
     """
     found = [member for member in archive.infolist() if member.orig_filename.split("\0")[0] == name]
     if len(found) > 1 or (name != METADATA and not found):
-        raise ReadError(f"{source}: holds '{name}' {len(found)} times, expected once. Save the model again.")
+        raise ReadError(f"{source} holds '{name}' {len(found)} times, expected once. Save the model again.")
     for member in found:
         if member.flag_bits & ENCRYPTED:
-            raise ReadError(f"{source}: {name} is encrypted. Unzip it with its password, and give the folder.")
+            raise ReadError(f"{source}: {name} is encrypted. Unzip it with its password, and pass the folder.")
         if stat.S_ISLNK(member.external_attr >> 16):
             raise ReadError(f"{source}: {name} is a link to another file, which is not followed. Save the model again.")
         if member.orig_filename != name:
-            raise ReadError(
-                f"{source}: {name} is called '{printable(member.orig_filename)}'. Keras did not write this."
-            )
+            raise ReadError(f"{source}: {name} is called '{member.orig_filename}'. Keras did not write this.")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             method = zipfile.compressor_names.get(member.compress_type, "unknown")  # type: ignore[attr-defined]
             raise ReadError(
                 f"{source}: {name} is compressed with method {member.compress_type} ({method}), expected none or "
-                "deflate. Unzip it and give the folder."
+                "deflate. Unzip it and pass the folder."
             )
 
 
@@ -146,7 +144,7 @@ def small_member(archive: zipfile.ZipFile, name: str, source: Source) -> bytes:
 
 
 def weights_image(archive: zipfile.ZipFile, file: IO[bytes], source: Source) -> Hdf5Image:
-    """Where the HDF5 member lies; a deflated one (a zip made by hand) is inflated where it is read."""
+    """Where the HDF5 member is; a deflated one (a zip made by hand) is inflated where it is read."""
     member = archive.getinfo(WEIGHTS)
     if member.file_size > source.limits.ratio * max(member.compress_size, 1):
         raise ReadError(

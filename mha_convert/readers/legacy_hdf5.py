@@ -7,23 +7,22 @@ hold ``/`` themselves, so the lists are followed and the tree is not walked.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ..errors import ReadError, printable
+from ..classes import COMPOSITE
+from ..errors import ReadError, shortened
 from ..files.source import Source
 from ..records.source import Checkpoint, Group, LayerConfig, Variable
 from .hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
-from .keras3.consistency import check_fits, check_holds_attention, check_names_all, check_units, refuse_architecture
+from .keras3.consistency import check_fits, check_holds_required, check_names_all, check_sizes, refuse_architecture
 from .keras3.json_text import Json, kind_of, parse_json
 from .keras3.model_config import (
     checked_model,
     child_layers,
     descendants,
-    hidden_masks,
     is_nameless,
     layer_config,
-    version_of,
-    with_weightless_attention,
+    listed_configs,
 )
 from .order import Listed, exchanged_weights, listed_otherwise, nested_otherwise, refuse_or_tell
 from .probe import Probe
@@ -34,7 +33,7 @@ WEIGHTS_ONLY, WEIGHTS_ONLY_TITLE = "h5-weights", "legacy HDF5, weights only"
 SUFFIXES, FOLDERS, BESIDE = (".h5", ".hdf5"), (), ""
 OPTIMIZER = "optimizer_weights"
 TOP_LEVEL = "top_level_model_weights"  # weights that the model itself owns; Keras 2.8 and later
-PROJECTIONS = ("query", "key", "value")
+KNOWN = [set(row.known_by) for row in COMPOSITE]
 LayerPath = tuple[str, ...]
 Following = dict[LayerPath, set[str | None]]
 
@@ -52,51 +51,81 @@ def accepts(probe: Probe) -> bool:
 
 def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the model; raises ``ReadError`` for damage, and for what an aborted save left behind."""
+    file = contents(source, architecture)
+    model = None if file.model is None else with_names(file.model, file.layer_names)
+    sorter = Tree(model or {}, file.weights)
+    owners = [sorter.owner(item) for item in file.weights]
+    tree = sorter.build(file.weights, owners)
+    check(tree, model or {}, architecture, source)
+    conflicts = [*listed_otherwise(file.weights, model or {}), *nested_otherwise(file.weights, owners, sorter.entries)]
+    return Checkpoint(
+        path=str(source),
+        format=WHOLE_MODEL if file.is_whole else WEIGHTS_ONLY,
+        format_title=TITLE if file.is_whole else WEIGHTS_ONLY_TITLE,
+        keras_version=file.keras_version,
+        backend=file.backend,
+        has_config=model is not None,
+        root=tree if model is not None else with_empty(tree, file.layer_names),
+        others=(*file.optimizer, *file.strays),
+        listed=listed_configs(model or {}),
+        omits_empty_layers=True,
+        repeats_shared_layers=True,
+        notes=(
+            *refuse_or_tell(conflicts, source, is_separate=architecture is not None),
+            *exchanged_weights(file.weights, owners, sorter.entries, source),
+            *left_unlisted(file.strays),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a file holds, before it is sorted into layers; ``model`` is its own JSON, or else the one that was given."""
+
+    is_whole: bool
+    model: Json | None
+    keras_version: str | None
+    backend: str | None
+    layer_names: list[str]
+    weights: list[Listed]
+    optimizer: tuple[Variable, ...]
+    strays: tuple[Variable, ...]
+
+
+def contents(source: Source, architecture: Json | None) -> Contents:
+    """Everything that is asked of the file, in one go."""
     with Hdf5Image(source).open() as root:
-        whole = root.holds("model_weights")
-        top = as_group(root, "model_weights") if whole else root
+        is_whole = root.holds("model_weights")
+        top = as_group(root, "model_weights") if is_whole else root
         config = root.attribute("model_config")
         model = architecture if config is None else own_model(config, source)
         if config is not None:
             refuse_architecture(architecture, source)
-        version = root.attribute("keras_version") or top.attribute("keras_version")
-        backend = root.attribute("backend") or top.attribute("backend")
-        found = list(layer_variables(top))
-        listed = names_in(top, "layer_names") or []
+        version, backend = (root.attribute(name) or top.attribute(name) for name in ("keras_version", "backend"))
+        weights = list(layer_variables(top))
         slots = as_group(root, OPTIMIZER).arrays() if root.holds(OPTIMIZER) else ()
-        strays = tuple(array.variable("unlisted") for array in unlisted(root, found))
-        others = (*(array.variable("optimizer") for array in slots), *strays)
-    model = None if model is None else with_names(model, listed)
-    version = version if isinstance(version, str) else None
-    sorter = Tree(model or {}, found)
-    owners = [sorter.owner(item) for item in found]
-    tree = sorter.build(found, owners)
+        return Contents(
+            is_whole=is_whole,
+            model=model,
+            keras_version=version if isinstance(version, str) else None,
+            backend=backend if isinstance(backend, str) else None,
+            layer_names=names_in(top, "layer_names") or [],
+            weights=weights,
+            optimizer=tuple(array.variable("optimizer") for array in slots),
+            strays=tuple(array.variable("unlisted") for array in unlisted(root, weights)),
+        )
+
+
+def check(tree: Group, model: Json, architecture: Json | None, source: Source) -> None:
+    """Refuse a file that is not of the model whose configuration it has, or was given."""
     own = replace(tree, children={name: group for name, group in tree.children.items() if name != TOP_LEVEL})
+    # Whether JSON and arrays are of the same model.
     check_fits(own, architecture, source)
-    check_holds_attention(own, model or {}, source, repeats_shared_layers=True)
+    check_holds_required(own, model, source, repeats_shared_layers=True)
     if architecture is None:
         holding = [group for group in own.children.values() if any(inner.variables for inner in group.walk())]
-        check_names_all(model or {}, [group.name for group in holding if group.config is None], source)
-    check_units(own, source)
-    conflicts = [*listed_otherwise(found, model or {}), *nested_otherwise(found, owners, sorter.entries)]
-    notes = (
-        *refuse_or_tell(conflicts, source, is_separate=architecture is not None),
-        *exchanged_weights(found, owners, sorter.entries, source),
-        *left_unlisted(strays),
-        *hidden_masks(model or {}, version_of(version)),
-    )
-    return Checkpoint(
-        path=str(source),
-        format=WHOLE_MODEL if whole else WEIGHTS_ONLY,
-        format_title=TITLE if whole else WEIGHTS_ONLY_TITLE,
-        keras_version=version,
-        backend=backend if isinstance(backend, str) else None,
-        has_config=model is not None,
-        root=with_weightless_attention(tree, model) if model is not None else with_empty(tree, listed),
-        others=others,
-        repeats_shared_layers=True,
-        notes=notes,
-    )
+        check_names_all(model, [group.name for group in holding if group.config is None], source)
+    check_sizes(own, source)
 
 
 def with_empty(tree: Group, names: list[str]) -> Group:
@@ -106,7 +135,7 @@ def with_empty(tree: Group, names: list[str]) -> Group:
 
 
 def with_names(model: Json, listed: Sequence[str]) -> Json:
-    """The model's JSON, in which layers without a name have the ones that the file lists beside all others."""
+    """The model's JSON, in which layers without a name have the ones that the file lists besides all others."""
     layers = child_layers(model)
     nameless = [number for number, layer in enumerate(layers) if is_nameless(layer)]
     known = {layer_config(layer).name for layer in layers}
@@ -122,7 +151,7 @@ def with_names(model: Json, listed: Sequence[str]) -> Json:
 def own_model(config: object, source: Source) -> Json:
     """The model's JSON in the attribute ``model_config``."""
     if not isinstance(config, str):
-        raise ReadError(f"{source}: its model_config is {kind_of(config)}, no text. Save the model again.")
+        raise ReadError(f"{source}: its model_config is {kind_of(config)}, not text. Save the model again.")
     if not config.isascii() and config != config.encode("utf-8", "replace").decode():
         raise ReadError(
             f"{source}: its model_config is not UTF-8 text. The file is damaged; copy or download it again."
@@ -135,7 +164,7 @@ def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
     layers = names_in(top, "layer_names")
     if layers is None:
         raise ReadError(
-            f"{top.place}: has no attribute layer_names. The file was not written to its end; save the model again."
+            f"{top.place} has no attribute layer_names. The file was not written to its end; save the model again."
         )
     layers = [*layers, *([TOP_LEVEL] if top.holds(TOP_LEVEL) else [])]
     refuse_aborted_save(top, layers)
@@ -145,7 +174,7 @@ def layer_variables(top: Hdf5Group) -> Iterator[Listed]:
             array = group.follow(weight)
             if not isinstance(array, Hdf5Array):
                 raise ReadError(
-                    f"{group.place}: '{printable(weight)}' is a group, expected an array. "
+                    f"{group.place}: '{weight}' is a group, expected an array. "
                     "The file is damaged; save the model again."
                 )
             yield Listed(layer, weight, array.variable(), array.node.get("offset"))
@@ -163,7 +192,7 @@ def unlisted(root: Hdf5Group, found: Sequence[Listed]) -> Iterator[Hdf5Array]:
 def left_unlisted(strays: Sequence[Variable]) -> Iterator[str]:
     """A note on arrays that are in the file, and in no layer."""
     if strays:
-        names = ", ".join(f"'{printable(variable.path, 60)}'" for variable in strays[:4])
+        names = ", ".join(f"'{shortened(variable.path, 60)}'" for variable in strays[:4])
         more = f" and {len(strays) - 4} more" if len(strays) > 4 else ""
         are = "arrays are" if len(strays) > 1 else "array is"
         yield (
@@ -177,7 +206,7 @@ def names_in(group: Hdf5Group, attribute: str) -> list[str] | None:
     names = group.attribute(attribute)
     if names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         return names
-    raise ReadError(f"{group.place}: its {attribute} is no list of names. The file is damaged; copy it again.")
+    raise ReadError(f"{group.place}: its {attribute} is not a list of names. The file is damaged; copy it again.")
 
 
 def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
@@ -185,21 +214,21 @@ def as_group(group: Hdf5Group, path: str) -> Hdf5Group:
     found = group.follow(path)
     if not isinstance(found, Hdf5Group):
         raise ReadError(
-            f"{group.place}: '{printable(path)}' is an array, expected a group. "
-            "The file is damaged; save the model again."
+            f"{group.place}: '{path}' is an array, expected a group. The file is damaged; save the model again."
         )
     return found
 
 
 def refuse_aborted_save(top: Hdf5Group, layers: list[str]) -> None:
-    """Keras 3.0 to 3.2 stopped in the middle of saving attention as HDF5, and left the file on the disk."""
+    """Keras 3.0 to 3.2 stopped in the middle of saving layers with parts as HDF5, and left the file on the disk."""
+    kinds = " and ".join(dict.fromkeys(row.noun for row in COMPOSITE))
     for layer in layers:
         weights = (names_in(as_group(top, layer), "weight_names") or []) if top.holds(layer) else []
         name, times = Counter(weights).most_common(1)[0] if weights else ("", 0)
         if times > 1:
             raise ReadError(
-                f"{top.image.source}: layer '{printable(layer)}' lists the weight '{printable(name)}' {times} times, "
-                "expected once: an aborted save (Keras 3.0 to 3.2 cannot write attention as .h5), most weights are not "
+                f"{top.image.source}: layer '{layer}' lists the weight '{name}' {times} times, "
+                f"expected once: an aborted save (Keras 3.0 to 3.2 cannot write {kinds} as .h5), most weights are not "
                 "in the file. Save the model again as .keras or .weights.h5."
             )
 
@@ -225,7 +254,7 @@ class Tree:
         """Names of the layers that own a weight, outermost first.
 
         Keras 2 put names of enclosing scopes in front (``sub_model/cross_attn/query``): they are cut off up to the
-        layer's own name. Layers of nested models lie flat under the outermost layer: the configuration says where
+        layer's own name. Layers of nested models are flat under the outermost layer: the configuration says where
         they belong.
         """
         scopes = tuple(item.weight.split("/")[:-1])
@@ -255,9 +284,9 @@ class Tree:
         return layer_config(entry) if entry else None
 
     def own_name_ends(self, layer: str, scopes: LayerPath) -> int:
-        """How many scopes are the layer's own name and those around it, and not what lies in the layer.
+        """How many scopes are the layer's own name and those around it, and not what is in the layer.
 
-        A layer in a model may have the model's name, and so may a projection in it (a model ``query`` that holds
+        A layer in a model may have the model's name, and so may a part of a layer in it (a model ``query`` that holds
         ``attn/query`` and ``attn/key``).
         """
         parts = layer.split("/")
@@ -269,11 +298,11 @@ class Tree:
         following = self.following[layer]
         behind = following[scopes[:end]]
         is_around = all(len(following[scopes[:size]]) == 1 for size in range(1, end)) if start else True
-        is_projected = not start and len(following[()]) > 1 and behind >= set(PROJECTIONS)  # beside other layers
-        return end if is_around and not is_projected and self.has_all(layer, scopes[:end]) else 0
+        holds_parts = not start and len(following[()]) > 1 and any(behind >= names for names in KNOWN)  # next to layers
+        return end if is_around and not holds_parts and self.has_all(layer, scopes[:end]) else 0
 
     def has_all(self, layer: str, front: LayerPath) -> bool:
-        """Whether all names behind ``front`` are layers of the model ``layer``, where it lists layers."""
+        """Whether all names after ``front`` are layers of the model ``layer``, where it lists layers."""
         if layer not in self.lists:
             return True
         if (layer, front) not in self.listed:

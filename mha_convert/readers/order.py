@@ -5,11 +5,13 @@ weights of ``.h5`` one after another. We go by the names in the file. In a file 
 where they do not, no reading is the right one for sure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from operator import attrgetter
 
-from ..errors import ReadError, printable
+from ..classes import COMPOSITE, LayerClass, class_of, composite_with, nouns, part_names
+from ..errors import ReadError, shortened
 from ..records.source import Variable
 from .keras3.json_text import Json, mapping
 from .keras3.layer_names import assign, by_counting, container_entries
@@ -17,13 +19,6 @@ from .keras3.model_config import MODELS, child_layers, layer_config
 from .tree import Node
 
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # the latter in Keras 2.12 to 2.14
-PROJECTIONS = ("query", "key", "gate", "value", "attention_output")  # as their layers are built, all versions
-CREATED = {  # what Keras' own classes make, in this order
-    "MultiHeadAttention": PROJECTIONS,
-    "GroupQueryAttention": PROJECTIONS,
-    "GroupedQueryAttention": PROJECTIONS,
-    "Attention": ("scale", "concat_score_weight"),
-}
 OWN_KINDS = ("kernel", "bias")
 NAMELESS = "a layer without a name"
 CHANGED = "The file was changed or put together from two models; save the model again."
@@ -32,7 +27,7 @@ LayerPath = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Listed:
-    """A weight that a layer of ``.h5`` lists; ``offset`` is where its numbers lie in the file, if in one piece."""
+    """A weight that a layer of ``.h5`` lists; ``offset`` is where its numbers are in the file, if in one piece."""
 
     layer: str
     weight: str
@@ -60,17 +55,17 @@ def refuse_or_tell(conflicts: Sequence[Conflict], source: object, *, is_separate
     if not conflicts:
         return []
     first, more = conflicts[0], len(conflicts) - 1
-    order, name = printable(first.order, 60), printable(first.name, 60)
+    order, name = shortened(first.order, 60), shortened(first.name, 60)
     also = f", and so in {more} more places" if more > 1 else ", and so in 1 more place" if more else ""
     if not is_separate:
         raise ReadError(
-            f"{source}: its configuration's order says that {printable(first.where)} is '{order}', the name in the "
-            f"file says '{name}'{also}. Keras goes by the order and would take '{name}' for '{order}'. {CHANGED}"
+            f"{source}: its configuration's order says that {first.where} is '{order}', the name in the "
+            f"file says '{name}'{also}. Keras loads by order and would use '{name}' as '{order}'. {CHANGED}"
         )
     return [
-        f"The configuration lists its layers in another order than the file: {printable(first.where)} is '{name}' in "
-        f"the file, '{order}' by the order{also}. They are converted by their names; Keras' own load_weights goes by "
-        "the order and would exchange them."
+        f"The configuration lists its layers in another order than the file: {first.where} is '{name}' in "
+        f"the file, '{order}' by the order{also}. They are converted by their names; Keras' own load_weights loads by "
+        "order and would swap them."
     ]
 
 
@@ -127,7 +122,7 @@ def listed_otherwise(found: Sequence[Listed], model: Json) -> Iterator[Conflict]
 def nested_otherwise(
     found: Sequence[Listed], owners: Sequence[LayerPath], entries: Mapping[LayerPath, Json]
 ) -> Iterator[Conflict]:
-    """Attention of nested models in ``.h5`` whose weights come in another order than the configuration's layers.
+    """Layers with parts in nested models of ``.h5`` whose weights come in another order than the configuration has.
 
     Args:
         found: every weight.
@@ -135,33 +130,34 @@ def nested_otherwise(
         entries: the configuration's layers, in its order.
 
     What is trained comes before what is frozen. Layers with more than kernels and biases (adapters, scales) are left
-    out: which of their variables are trained, the file does not tell.
+    out: which of their variables are trained, the file does not say.
     """
     order = {place: number for number, place in enumerate(entries)}
     for _, items in groupby(zip(found, owners, strict=True), key=lambda pair: pair[0].layer):
-        pairs = [(attention_of(owner, entries), item) for item, owner in items]
+        pairs = [(composite_around(owner, entries), item) for item, owner in items]
         odd = {place for place, item in pairs if kind_of(item) not in OWN_KINDS}
         held = list(dict.fromkeys(place for place, _ in pairs if place and place not in odd))
         by_order = sorted(held, key=order.__getitem__)
         trained_first = sorted(by_order, key=lambda place: is_frozen(place, entries))
         if held not in (by_order, trained_first):
+            kinds = nouns(filter(None, (row_at(place, entries) for place in held)))
             yield from (
-                Conflict(f"number {number} of the attention layers in '{held[0][0]}'", "/".join(ours), "/".join(theirs))
+                Conflict(f"number {number} of the {kinds} in '{held[0][0]}'", "/".join(ours), "/".join(theirs))
                 for number, (ours, theirs) in enumerate(zip(trained_first, held, strict=True), 1)
                 if ours != theirs
             )
 
 
-def attention_of(owner: LayerPath, entries: Mapping[LayerPath, Json]) -> LayerPath | None:
-    """The attention layer of Keras' own that a weight's owner is a projection of."""
-    entry = entries.get(owner[:-1], {})
-    return owner[:-1] if class_of(entry) in CREATED and CREATED[class_of(entry)] is PROJECTIONS else None
+def composite_around(owner: LayerPath, entries: Mapping[LayerPath, Json]) -> LayerPath | None:
+    """The layer of Keras' own that has parts, one of which owns a weight."""
+    row = row_at(owner[:-1], entries)
+    return owner[:-1] if row and row.parts else None
 
 
-def class_of(entry: Json) -> str:
-    """The class of a layer where it is Keras' own, else nothing."""
-    config = layer_config(entry) if entry else None
-    return "" if config is None or config.is_own else config.class_name
+def row_at(place: LayerPath, entries: Mapping[LayerPath, Json]) -> LayerClass | None:
+    """The class of the layer there, where it is Keras' own and has a row."""
+    entry = entries.get(place)
+    return class_of(layer_config(entry)) if entry else None
 
 
 def is_frozen(place: LayerPath, entries: Mapping[LayerPath, Json]) -> bool:
@@ -178,68 +174,93 @@ def kind_of(item: Listed) -> str:
 def exchanged_weights(
     found: Sequence[Listed], owners: Sequence[LayerPath], entries: Mapping[LayerPath, Json], source: object
 ) -> Iterator[str]:
-    """Weights of one attention layer in ``.h5`` that are listed in another order than Keras makes them.
+    """Weights of one layer in ``.h5`` that are listed in another order than Keras makes them.
 
     Yields:
-        A note for each layer where frozen projections explain it (Keras lists what is trained first), and for each
-        that only looks like Keras' own, as the file has no configuration.
+        A note for each layer where frozen parts explain it (Keras lists what is trained first), and for each that only
+        looks like Keras' own, as the file has no configuration.
 
     Raises:
-        ReadError: nothing explains it, or the arrays still lie in the file in Keras' order, so the list was changed.
+        ReadError: nothing explains it, or the arrays still are in the file in Keras' order, so the list was changed.
     """
-    for layer, kinds in weights_of_attention(found, owners, entries).items():
-        numbers = [number for items in kinds.values() for number, _ in items]
+    for layer, kinds in weights_of_layers(found, owners, entries).items():
         exchanged = next((each for items in kinds.values() if (each := first_exchanged(items))), None)
-        if exchanged is None or (not entries and not {0, 1, 3, 4} <= set(numbers)):
+        if exchanged is None or not (entries or has_all_parts(kinds)):
             continue
-        created = CREATED.get(class_of(entries.get(layer, {})), PROJECTIONS)
-        by_order, by_name = (created[number] for number in exchanged)
+        by_order, by_name = exchanged
         fact = (
-            f"ayer '{printable('/'.join(layer), 60)}' lists the weights of '{by_name}' where Keras makes those of "
+            f"ayer '{shortened('/'.join(layer), 60)}' lists the weights of '{by_name}' where Keras makes those of "
             f"'{by_order}'"
         )
         is_explained = all(map(may_be_frozen, kinds.values())) and not all(map(lie_in_order, kinds.values()))
         if entries and not is_explained:
             raise ReadError(
-                f"{source}: l{fact}. Keras goes by the order and would take '{by_name}' for '{by_order}', the names "
+                f"{source}: l{fact}. Keras loads by order and would use '{by_name}' as '{by_order}', the names "
                 f"say otherwise. {CHANGED}"
             )
         yield (
             f"L{fact}, as it does where some of them are frozen or have LoRA adapters. They are converted by their "
-            "names; Keras itself loads a .h5 by the order, and would exchange or refuse them."
+            "names; Keras itself loads a .h5 by order, and would swap or refuse them."
         )
 
 
-def weights_of_attention(
-    found: Sequence[Listed], owners: Sequence[LayerPath], entries: Mapping[LayerPath, Json]
-) -> dict[LayerPath, dict[str, list[tuple[int, Listed]]]]:
-    """For each attention layer and kind of weight: the number of what each belongs to, in the order of the list.
+@dataclass(frozen=True)
+class Numbered:
+    """A weight with what it belongs to: its ``number`` among what Keras makes, and its ``name``."""
 
-    Kernels and biases are lists of their own, as quantizing and adapters freeze the kernels and not the biases.
+    number: int
+    name: str
+    item: Listed
+
+
+Kinds = dict[Hashable, list[Numbered]]
+
+
+def weights_of_layers(
+    found: Sequence[Listed], owners: Sequence[LayerPath], entries: Mapping[LayerPath, Json]
+) -> dict[LayerPath, Kinds]:
+    """For each layer the weights that could be taken for one another, in the order of the list.
+
+    Kernels and biases of parts are lists of their own, as quantizing and adapters freeze the kernels and not the
+    biases; and so are variables of the layer itself that have different axes.
     """
-    layers: dict[LayerPath, dict[str, list[tuple[int, Listed]]]] = {}
+    layers: dict[LayerPath, Kinds] = {}
+
+    def add(layer: LayerPath, kind: Hashable, names: Sequence[str], name: str, item: Listed) -> None:
+        if name in names:
+            layers.setdefault(layer, {}).setdefault(kind, []).append(Numbered(names.index(name), name, item))
+
     for item, owner in zip(found, owners, strict=True):
-        for layer, part, kind in ((owner[:-1], owner[-1], kind_of(item)), (owner, kind_of(item), "")):
-            created = CREATED.get(class_of(entries[layer]), ()) if layer in entries else ()
-            created = PROJECTIONS if not entries and kind and len(item.variable.shape) > 1 else created
-            if part in created and (kind == "") == (created is not PROJECTIONS):
-                layers.setdefault(layer, {}).setdefault(kind, []).append((created.index(part), item))
+        kind = kind_of(item)
+        around, own = row_at(owner[:-1], entries), row_at(owner, entries)
+        if not entries and kind and len(item.variable.shape) > 1:
+            around = composite_with(owner[-1])
+        add(owner[:-1], kind, [part.name for part in around.parts] if around else (), owner[-1], item)
+        axes = {weight.name: weight.axes for weight in own.variables} if own else {}
+        add(owner, axes.get(kind), list(axes), kind, item)
     return layers
 
 
-def first_exchanged(items: Sequence[tuple[int, Listed]]) -> tuple[int, int] | None:
+def has_all_parts(kinds: Kinds) -> bool:
+    """Whether the weights are of all parts that every layer of a class has."""
+    present = {each.name for items in kinds.values() for each in items}
+    return any(present >= set(part_names([row])) for row in COMPOSITE)
+
+
+def first_exchanged(items: Sequence[Numbered]) -> tuple[str, str] | None:
     """What should be at the first place that has something else, and what is there."""
-    numbers = [number for number, _ in items]
-    return next(((ours, theirs) for ours, theirs in zip(sorted(numbers), numbers, strict=True) if ours != theirs), None)
+    in_order = sorted(items, key=attrgetter("number"))
+    pairs = ((ours, theirs) for ours, theirs in zip(in_order, items, strict=True) if ours.number != theirs.number)
+    return next(((ours.name, theirs.name) for ours, theirs in pairs), None)
 
 
-def may_be_frozen(items: Sequence[tuple[int, Listed]]) -> bool:
+def may_be_frozen(items: Sequence[Numbered]) -> bool:
     """Whether it is one ordered list (what is trained), and another one after it (what is frozen)."""
-    return sum(second < first for (first, _), (second, _) in pairwise(items)) <= 1
+    return sum(second.number < first.number for first, second in pairwise(items)) <= 1
 
 
-def lie_in_order(items: Sequence[tuple[int, Listed]]) -> bool:
-    """Whether the arrays lie in the file in the order in which Keras makes them; it writes them as it lists them."""
-    offsets = [item.offset for _, item in sorted(items, key=lambda pair: pair[0])]
+def lie_in_order(items: Sequence[Numbered]) -> bool:
+    """Whether the arrays are in the file in the order in which Keras makes them; it writes them as it lists them."""
+    offsets = [each.item.offset for each in sorted(items, key=attrgetter("number"))]
     known = [offset for offset in offsets if offset is not None]
     return len(known) == len(offsets) and known == sorted(known)

@@ -80,7 +80,7 @@ def first_bytes(source: Source) -> bytes:
                 return b""
             if not stat.S_ISREG(mode):
                 raise ReadError(
-                    f"{source}: this is a device, pipe or socket, expected a file. Give a file on a disk, or `-` to "
+                    f"{source} is a device, pipe or socket, expected a file. Pass a file on a disk, or `-` to "
                     "read standard input."
                 )
             with source.open() as file:
@@ -88,6 +88,6 @@ def first_bytes(source: Source) -> bytes:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and has_index(source):
             return b""
-        raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path and its permissions.") from error
+        raise ReadError(f"{source} cannot be opened: {reason(error)}. Check the path and its permissions.") from error
     except ValueError as error:  # a NUL in the path
-        raise ReadError(f"{source.place!r}: is not a path ({error}). Check the path.") from error
+        raise ReadError(f"{source.place!r} is not a path ({error}). Check the path.") from error

@@ -11,14 +11,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..classes import COMPOSITE, part_names
 from ..errors import ReadError
 from ..files.limits import PROTOBUF
 from ..files.source import Source
-from ..records.source import Checkpoint
+from ..records.source import Checkpoint, version_of
 from .keras3.consistency import check_fits, refuse_architecture
 from .keras3.json_text import Json, mapping
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import hidden_masks, version_of, with_weightless_attention
+from .keras3.model_config import listed_configs
 from .links import refuse_links_out
 from .probe import Probe
 from .tensorflow.bundle import has_index, open_bundle
@@ -33,7 +34,7 @@ PARTS = (GRAPH_FILE, METADATA_FILE, "fingerprint.pb")
 VARIABLES = ("variables", "variables")
 SUFFIXES, FOLDERS, BESIDE = (), (frozenset({GRAPH_FILE}),), ""
 KERAS_PREFIX = "_tf_keras"
-ROLE = re.compile(r"(query|key|value|attention_output)(_\d+)?")
+PART = re.compile(rf"({'|'.join(part_names(COMPOSITE))})(_\d+)?")
 EINSUM = re.compile(r"einsum(_\d+)?/Einsum")  # an operation of two names, in front of ReadVariableOp
 COUNTER = re.compile(r"_\d+$")
 
@@ -58,7 +59,7 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     folder = source if source.is_folder() else source.folder
     if not folder.child(GRAPH_FILE).is_file():
         raise ReadError(
-            f"{folder}: holds {TEXT_FILE}, a SavedModel as text, which is not read. Save it as {GRAPH_FILE}."
+            f"{folder} holds {TEXT_FILE}, a SavedModel as text, which is not read. Save it as {GRAPH_FILE}."
         )
     prefix = folder.child(*VARIABLES)
     if not has_index(prefix):
@@ -86,9 +87,11 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
         backend="tensorflow" if configs else None,  # Keras 3 exports from any backend
         has_config=bool(configs) or architecture is not None,
         has_layer_names=True,
-        root=with_weightless_attention(root, model),
+        root=root,
         others=others,
-        notes=(*lost_by_optimizer(root, others), *hidden_masks(model, version_of(version))),
+        listed=listed_configs(model),
+        omits_empty_layers=True,
+        notes=tuple(lost_by_optimizer(root, others)),
     )
 
 
@@ -96,11 +99,9 @@ def content(source: Source) -> bytes:
     """A protobuf file, bounded."""
     size = source.size()
     if not size:
-        raise ReadError(f"{source}: is empty. Copy or download the folder again.")
+        raise ReadError(f"{source} is empty. Copy or download the folder again.")
     if size >= PROTOBUF:  # no option lifts what is protobuf's own
-        raise ReadError(
-            f"{source}: is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again."
-        )
+        raise ReadError(f"{source} is {size} bytes, and TensorFlow writes less than {PROTOBUF}. Copy the folder again.")
     return source.fetch(0, size).tobytes()
 
 
@@ -110,7 +111,7 @@ def first_graph(folder: Source) -> Any:
     refuse_links_out(folder, file, folder.child(METADATA_FILE))
     message = parse("SavedModel", content(file), file, "the SavedModel")
     if not message.meta_graphs or not message.meta_graphs[0].HasField("meta_info_def"):
-        raise ReadError(f"{file}: holds no graph. The file is damaged; copy or download it again.")
+        raise ReadError(f"{file} holds no graph. The file is damaged; copy or download it again.")
     return message.meta_graphs[0]
 
 
@@ -146,7 +147,7 @@ def layer_json(text: str) -> Json:
 
 
 def follow(objects: Sequence[Object], path: str) -> int | None:
-    """The object at ``root.layer_with_weights-0._query_dense``."""
+    """The object at ``root.layer_with_weights-0.cell``."""
     number = 0
     for part in path.split(".")[1:]:
         found = next((child for name, child in objects[number].children if name == part), None) if objects else None
@@ -172,7 +173,7 @@ def same_objects(saved: Sequence[Any], objects: Sequence[Object]) -> Iterator[tu
 
 
 def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[int, int]) -> dict[int, Names]:
-    """Where the operation stands that reads a variable, by object: ``attn/query`` of ``model/attn/query/Cast/Read…``.
+    """Where the operation is that reads a variable, by object: ``attn/query`` of ``model/attn/query/Cast/Read…``.
 
     Keras 3 does not make variables' names unique; those of operations are. Of several (a layer that is called twice)
     the first by name is taken, so that all variables of a layer agree.
@@ -194,16 +195,16 @@ def operations_that_read(graph: Any, objects: Sequence[Object], same: Mapping[in
 
 
 def layer_of(operation: str, full_name: str) -> Names:
-    """The layer's place in the name of an operation, without the model in front and the operation behind.
+    """The layer's place in the name of an operation, without the model in front and the operation after.
 
-    A projection is the innermost layer: layers and models around it may be called like one. Behind it stands what
+    A part of a layer is the innermost layer: layers and models around it may be called like one. After it is what
     reads the variable, a name or two, or three of an einsum.
     """
     parts = operation.split("/")[1:-1]
     own = full_name.split("/")[-2:-1]
     for layers in (parts, parts[:-1], parts[:-2] if EINSUM.fullmatch("/".join(parts[-2:])) else []):
-        if role := ROLE.fullmatch(layers[-1] if layers else ""):
-            return (*layers[:-1], role[1])  # operations are numbered, projections are not
+        if part := PART.fullmatch(layers[-1] if layers else ""):
+            return (*layers[:-1], part[1])  # operations are numbered, parts of layers are not
         if layers and own == [COUNTER.sub("", layers[-1])]:
             return tuple(layers)
     return tuple(parts[:-1])

@@ -1,13 +1,13 @@
 """Sharded weights: ``x.weights.json`` and ``x_00000.weights.h5``, … (``save_weights(max_shard_size=…)``, Keras 3.10).
 
 The index names for each group of variables the shard that holds it: one name in Keras 3.10, a list since 3.11. A group
-may stand empty in the shard before the one with its data, so all shards are read as one tree.
+may be empty in the shard before the one with its data, so all shards are read as one tree.
 """
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..files.source import Source
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
@@ -54,9 +54,7 @@ def shards_of(index: Source) -> dict[Source, list[str]]:
         raise ReadError(f"{index}: its weight_map names no shard. Save the weights again.")
     for shard in found:
         if not shard.is_file():
-            raise ReadError(
-                f"{index}: its shard '{printable(shard.name)}' is not beside it. Copy all shards into one folder."
-            )
+            raise ReadError(f"{index}: its shard '{shard.name}' is not next to it. Copy all shards into one folder.")
     refuse_links_out(index.folder, *found)
     return dict(sorted(found.items(), key=lambda item: item[0].name))
 
@@ -67,15 +65,15 @@ def check_shards(checkpoint: Checkpoint, shards: Mapping[Source, list[str]], ind
     missing = sorted(group for groups in shards.values() for group in groups if group.strip("/") not in held)
     if missing:
         raise ReadError(
-            f"{index}: lists '{printable(missing[0])}', which none of its {len(shards)} shards holds. "
+            f"{index} lists '{missing[0]}', which none of its {len(shards)} shards holds. "
             "The shards are not of one save; copy them again."
         )
 
 
 def shard_names(names: Any, index: Source) -> list[str]:
-    """One or several file names beside the index; anything that leads elsewhere is refused."""
+    """One or several file names next to the index; anything that leads elsewhere is refused."""
     listed = names if isinstance(names, list) else [names]
     for name in listed:
         if not isinstance(name, str) or not name or name in (".", "..") or set(name) & set("/\\\0"):
-            raise ReadError(f"{index}: names the shard '{printable(name)}', expected a file beside it. Save it again.")
+            raise ReadError(f"{index} names the shard '{name}', expected a file next to it. Save it again.")
     return listed

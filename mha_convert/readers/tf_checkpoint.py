@@ -7,7 +7,8 @@ https://www.tensorflow.org/guide/checkpoint
 import re
 from collections.abc import Collection
 
-from ..errors import ReadError, printable
+from ..classes import REQUIRED, nouns
+from ..errors import ReadError
 from ..files.limits import STATE
 from ..files.locations import store_errors
 from ..files.source import Source
@@ -15,7 +16,7 @@ from ..records.source import Checkpoint
 from .keras3.consistency import check_fits
 from .keras3.json_text import Json
 from .keras3.losses import lost_by_optimizer
-from .keras3.model_config import with_weightless_attention
+from .keras3.model_config import listed_configs
 from .probe import Probe
 from .tensorflow.bundle import INDEX_END, Bundle, has_index, is_table, open_bundle
 from .tensorflow.graph_names import Namer
@@ -29,7 +30,7 @@ DATA_FILE = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
 LATEST = re.compile(r'^model_checkpoint_path: "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 KERAS_3_LOSES_LISTS = (
     "Keras 3 leaves layers that a model holds in lists or dictionaries out of such a checkpoint, without a word. "
-    "Compare the number of attention layers with your model's."
+    f"Compare the number of {nouns(REQUIRED)} with your model's."
 )
 
 
@@ -83,8 +84,10 @@ def describe(
         format=FORMAT,
         has_config=architecture is not None,
         has_layer_names=bool(objects),
-        root=with_weightless_attention(root, architecture or {}),
+        root=root,
         others=others,
+        listed=listed_configs(architecture or {}),
+        omits_empty_layers=True,
         notes=(
             *notes,
             *lost_by_optimizer(root, others),
@@ -96,7 +99,7 @@ def describe(
 def find_prefix(source: Source) -> tuple[Source, tuple[str, ...]]:
     """The checkpoint that ``source`` means, and a note where there was a choice.
 
-    The file ``checkpoint`` may name any path; only a file beside it is ever opened.
+    The file ``checkpoint`` may name any path; only a file next to it is ever opened.
     """
     if source.is_folder() and not has_index(source):
         return latest(source)
@@ -111,27 +114,27 @@ def find_prefix(source: Source) -> tuple[Source, tuple[str, ...]]:
 def latest(folder: Source) -> tuple[Source, tuple[str, ...]]:
     """The newest checkpoint of a folder by its file ``checkpoint``, or its only one."""
     present = sorted(item.name.removesuffix(INDEX_END) for item in folder.children(f"*{INDEX_END}"))
-    listed = ", ".join(map(printable, present[:4])) + (", …" if len(present) > 4 else "")
+    listed = ", ".join(present[:4]) + (", …" if len(present) > 4 else "")
     state = folder.child(STATE_FILE)
     if not state.is_file():
         if len(present) == 1:
             return folder.child(present[0]), ()
         raise ReadError(
-            f"{folder}: holds {len(present)} checkpoints ({listed}), and no file '{STATE_FILE}' says which is the "
-            f"latest. Give one of them, as {folder}/NAME."
+            f"{folder} holds {len(present)} checkpoints ({listed}), and no file '{STATE_FILE}' says which is the "
+            f"latest. Pass one of them, as {folder}/NAME."
         )
     named = named_in(state)
     name = re.split(r"[/\\]", named)[-1]
     if not named:
-        raise ReadError(f"{state}: names no checkpoint. Give the checkpoint itself, as {folder}/NAME.")
+        raise ReadError(f"{state} names no checkpoint. Pass the checkpoint itself, as {folder}/NAME.")
     if name not in present:
         raise ReadError(
-            f"{state}: names '{printable(named)}', expected a checkpoint beside it; the folder holds "
-            f"{listed or 'none'}. Give the checkpoint itself, as {folder}/NAME."
+            f"{state} names '{named}', expected a checkpoint next to it; the folder holds "
+            f"{listed or 'none'}. Pass the checkpoint itself, as {folder}/NAME."
         )
     notes = [f"The folder holds {len(present)} checkpoints ({listed}); '{name}' is the latest."] if present[1:] else []
     if name != named:
-        notes.append(f"The file '{STATE_FILE}' names '{printable(named)}'; '{name}' beside it was taken.")
+        notes.append(f"The file '{STATE_FILE}' names '{named}'; '{name}' next to it was used.")
     return folder.child(name), tuple(notes)
 
 

@@ -8,10 +8,10 @@ from ..records.source import Variable
 
 @dataclass
 class Node:
-    """A group as it stands in the file.
+    """A group as it is in the file.
 
-    ``label`` is the layer's name where the file holds it; ``doubt`` says why its arrays may not be what they are
-    taken for.
+    ``label`` is the layer's name where the file holds it; ``doubt`` says why its arrays may not be what they
+    seem.
     """
 
     label: str | None = None
@@ -33,5 +33,5 @@ class Node:
             yield from child.walk()
 
     def has_variables(self) -> bool:
-        """Whether any variable lies here or below."""
+        """Whether any variable is here or below."""
         return any(node.variables for node in self.walk())

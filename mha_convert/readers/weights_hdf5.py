@@ -1,12 +1,12 @@
 """``.weights.h5`` files: ``model.save_weights`` of Keras 3 (and 2.12 and later).
 
-They hold no configuration; that may come from a JSON beside them.
+They hold no configuration; that may come from a JSON next to them.
 """
 
 import re
 from collections.abc import Collection
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..files.source import Source
 from ..records.source import Checkpoint
 from .hdf5.image import Hdf5Image
@@ -21,7 +21,7 @@ SHARD = re.compile(r"(.+)_\d{5}\.weights\.h5")
 
 
 def parts(names: Collection[str]) -> frozenset[str]:
-    """Shards whose index is beside them."""
+    """Shards whose index is next to them."""
     shards = (SHARD.fullmatch(name) for name in names)
     return frozenset(shard[0] for shard in shards if shard and shard[1] + INDEX_END in names)
 
@@ -32,7 +32,7 @@ def accepts(probe: Probe) -> bool:
 
 
 def index_of_shard(source: Source) -> Source | None:
-    """The index beside the file that it is one shard of."""
+    """The index next to the file that it is one shard of."""
     shard = SHARD.fullmatch(source.name)
     index = source.beside(shard[1] + INDEX_END) if shard else None
     return index if index and index.is_file() else None
@@ -42,8 +42,8 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
     """Describe the weights; raises ``ReadError`` for a damaged file, and for one shard of several."""
     if index := index_of_shard(source):
         raise ReadError(
-            f"{source}: is one shard of '{printable(index.name)}' beside it, and holds a part of the weights. "
-            "Give that file, or the folder."
+            f"{source} is one shard of '{index.name}' next to it, and holds a part of the weights. "
+            "Pass that file, or the folder."
         )
     return read_weights(
         [Hdf5Image(source)], source=source, format=FORMAT, keras_version=None, architecture=architecture

@@ -1,4 +1,4 @@
-"""The graph of a model as its file tells it: which layer is called with what, in the order in which Keras does so.
+"""The graph of a model as its file says it: which layer is called with what, in the order in which Keras does so.
 
 Everything in these records is immutable: what was a list or a tuple in Keras is a tuple, what was a dict a read-only
 mapping. Arguments are such data with leaves of six more kinds: ``Value``, ``Constant``, ``slice``, ``Ellipsis``,
@@ -29,7 +29,7 @@ class Value(Face):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constant(Face):
-    """An array that stands in the graph itself; ``dtype`` is None where the file does not tell it (Keras 2)."""
+    """An array that stands in the graph itself; ``dtype`` is None where the file does not say it (Keras 2)."""
 
     array: Array
     dtype: str | None
@@ -37,7 +37,7 @@ class Constant(Face):
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What the file tells of a value: its shape, batch first, None where a size is free; and its dtype."""
+    """What the file says of a value: its shape, batch first, None where a size is free; and its dtype."""
 
     shape: tuple[int | None, ...] | None = None
     dtype: str | None = None
@@ -51,7 +51,7 @@ class GraphLayer(Face):
         name: in the model that lists it first.
         class_name: without the package that it was registered in.
         registered_name: ``package>Class``; None for Keras' own.
-        module: where the class lives; None where the file does not tell.
+        module: where the class lives; None where the file does not say.
         is_own: whether somebody wrote the class, and not Keras.
         is_operation: of ``keras.ops``, or a function of TensorFlow: it has neither weights nor a mask of its own.
         settings: what ``get_config()`` returned, without the layers of a model.
@@ -119,7 +119,7 @@ class Graph(Face):
         dead: calls that no output depends on, in the order of the file.
         inputs: the tree of values as the user has to pass them: one ``Value``, a tuple, or a mapping.
         outputs: the tree of values as Keras returns them.
-        specs: what the file tells of values.
+        specs: what the file says of values.
         keras_version: of the Keras that wrote it.
     """
 

@@ -65,9 +65,9 @@ class AttentionLayer(Face):
 
     Kernels: query ``(features, heads, key_dim)``, key and value ``(features, key heads, key_dim or value_dim)``,
     output ``(heads, value_dim, *output_shape)``. Biases: the kernel's axes without the input's.
-    What shapes cannot tell is None where the file has no configuration (``has_config`` is False). ``doubt`` says
+    What shapes cannot show is None where the file has no configuration (``has_config`` is False). ``doubt`` says
     what of the layer the file does not prove; such a layer is converted only where it is asked for by name. ``beyond``
-    says what its class computes, or may compute, beside attention with these projections; that is not converted.
+    says what its class computes, or may compute, besides attention with these projections; that is not converted.
     ``row`` is what the user said of it, where its kernels are stored without heads; then they are views of those.
     ``scale`` is what scores are multiplied by where that is not ``1/sqrt(key_dim)``.
     """
@@ -152,14 +152,14 @@ class AttentionLayer(Face):
 
     @property
     def attended_axes(self) -> tuple[int, ...] | None:
-        """The same; None where they are not different axes between the batch and the features."""
+        """``counted_axes``; None where they are not different axes between the batch and the features."""
         counted, last = self.counted_axes, self.rank - 1
         are_axes = bool(counted) and all(0 < axis < last for axis in counted)
         return counted if are_axes and len(set(counted)) == len(counted) else None
 
     @property
     def rank(self) -> int:
-        """Rank of the inputs; where the file does not tell, the smallest that has the attended axes, at least 3."""
+        """Rank of the inputs; where the file does not say, the smallest that has the attended axes, at least 3."""
         return self.input_rank or max([3, *(axis + 2 for axis in self.attention_axes or ())])
 
     @property
@@ -229,7 +229,7 @@ class StoredAsIs:
 
     @property
     def row(self) -> None:
-        """Nobody has to describe it."""
+        """None: no user has to describe such a layer."""
         return None
 
     @property
@@ -239,7 +239,7 @@ class StoredAsIs:
 
     @property
     def stored_variables(self) -> tuple[Variable, ...]:
-        """The same: none is made of others."""
+        """The arrays themselves: none is made from others."""
         return self.variables
 
     @property
@@ -284,12 +284,12 @@ class UnprojectedAttention(StoredAsIs, Face):
 
     @property
     def num_heads(self) -> int:
-        """There is one head."""
+        """Always 1: nothing is split into heads."""
         return 1
 
     @property
     def num_key_value_heads(self) -> int:
-        """The same one."""
+        """Its only head serves key and value, too."""
         return 1
 
     @property
@@ -359,7 +359,7 @@ class Layer(Protocol):
 
     @property
     def class_name(self) -> str | None:
-        """Its class as the file has it; None where it does not tell."""
+        """Its class as the file has it; None where it does not say."""
 
     @property
     def has_config(self) -> bool:
@@ -367,7 +367,7 @@ class Layer(Protocol):
 
     @property
     def compute_dtype(self) -> str | None:
-        """What Keras computes in, where the file tells."""
+        """What Keras computes in, where the file says."""
 
     @property
     def call_options(self) -> tuple[str, ...]:
@@ -383,7 +383,7 @@ class Layer(Protocol):
 
     @property
     def beyond(self) -> str | None:
-        """What its class computes beside what is converted."""
+        """What its class computes besides what is converted."""
 
     @property
     def row(self) -> AttentionRow | None:
@@ -450,10 +450,12 @@ class NotConverted(Face):
 class Findings(Face):
     """Everything that is, or resembles, attention; and the other layers that can be converted by name.
 
-    ``unfit`` are layers of the kinds of ``companions`` that cannot be converted, each with the reason.
+    ``unfit`` are layers of the kinds of ``companions`` that cannot be converted, each with the reason. ``notes``
+    say what of the model none of them shows: masks that other layers make.
     """
 
     layers: tuple[AnyAttention, ...]
     not_converted: tuple[NotConverted, ...]
     companions: tuple[PlainLayer, ...] = ()
     unfit: tuple[NotConverted, ...] = ()
+    notes: tuple[str, ...] = ()

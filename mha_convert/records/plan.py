@@ -105,7 +105,7 @@ class Plan(Face):
 class ModelAttention:
     """Attention in a ``state_dict`` of the user's: the layout that fills it, and its keys by the layout's own.
 
-    ``others`` are keys beside its own, which no Keras layer fills.
+    ``others`` are keys next to its own, which no Keras layer fills.
     """
 
     prefix: str

@@ -45,7 +45,7 @@ class Comparison(Face):
 
     @property
     def passed(self) -> bool:
-        """False for NaN, too."""
+        """Whether the difference is within its bound; False for NaN."""
         return self.relative <= self.bound
 
 
@@ -85,5 +85,5 @@ class Conversion(Face):
 
     @property
     def described(self) -> tuple[str, ...]:
-        """Layers that are proven as a user's row describes them: nothing in the file tells that the row is right."""
+        """Layers that are proven as a user's row describes them: nothing in the file says that the row is right."""
         return tuple(item.layer.name for item in self.plan.layers if item.layer.row is not None)

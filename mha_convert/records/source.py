@@ -5,6 +5,7 @@ Keras' ``key_dim`` for query and key, ``value_dim`` for value).
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from .face import Face
 Array = npt.NDArray[Any]
 # Packages that Keras' own classes come from.
 KERAS_MODULES = ("keras", "tf_keras", "tensorflow", "keras_core", "keras_hub", "keras_nlp")
+Version = tuple[int, ...]
 # A copy is stored a second time under another name; a counter is TensorFlow's own, of steps and of saves; what is
 # unlisted, no layer of a .h5 lists.
 Role = Literal["layer", "optimizer", "metric", "counter", "copy", "unlisted"]
@@ -45,14 +47,31 @@ class Variable(Face):
         return math.prod(self.shape)
 
 
+def version_of(text: str | None) -> Version:
+    """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", text or "")[:3])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a layer in the model's graph, as plain data.
+
+    ``inputs`` are its positional arguments and ``keywords`` the others, tensors among them as Keras wrote these:
+    Keras 3 with shape and history, Keras 2 as ``[layer, node, tensor]``.
+    """
+
+    inputs: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerConfig:
     """What the file's JSON says of one layer; ``settings`` is Keras' ``get_config()``, as plain data.
 
-    ``registered_name`` is ``package>Class``, ``module`` where the class lives, as far as the file tells. ``is_own``
+    ``registered_name`` is ``package>Class``, ``module`` where the class lives, as far as the file says. ``is_own``
     is True for a class that somebody wrote, which may have the name of one of Keras'.
-    ``input_widths`` are those that attention was built for, by "query", "key", "value", as far as the file tells.
-    ``call_options`` are the masks that the model's graph gives the layer when it calls it.
+    ``build`` is Keras' ``get_build_config()`` (Keras 2.12 and later), and ``calls`` are those of the model's graph;
+    ``layers`` knows what they mean.
     """
 
     name: str
@@ -61,9 +80,8 @@ class LayerConfig:
     module: str | None = None
     is_own: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    input_rank: int | None = None
-    input_widths: Mapping[str, int] = field(default_factory=dict)
-    call_options: tuple[str, ...] = ()
+    build: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    calls: tuple[Call, ...] = field(default=(), repr=False)
 
     @property
     def is_model(self) -> bool:
@@ -82,7 +100,7 @@ class Group:
     """One layer's place in a file: its own variables by name, and the layers inside it.
 
     ``path`` is the place in the file, ``name`` the name that people know: the user's layer names where the file
-    has them, attribute names inside custom layers. ``doubt`` says why the arrays may not be what they are taken for.
+    has them, attribute names inside custom layers. ``doubt`` says why the arrays may not be what they seem.
     """
 
     path: str
@@ -122,10 +140,12 @@ class Checkpoint(Face):
     """A saved model, described: the tree of its layers, and the variables that belong to none of them.
 
     ``format`` is the word for programs, ``format_title`` what people call it (empty: the same).
-    ``repeats_shared_layers`` is True for formats that store a layer once for each model that uses it. ``check()``
+    ``listed`` is every layer that the model's configuration lists, by the names that lead to it, whether the file holds
+    arrays of it or not. ``omits_empty_layers`` is True for formats that have no place for a layer without variables,
+    ``repeats_shared_layers`` for those that store a layer once for each model that uses it. ``check()``
     reads the whole file against its checksums, where the format has any, and raises ``ReadError``.
     ``has_layer_names`` is False where groups are called after classes or numbers instead of the user's layers.
-    ``files`` are those that were read, as they were before; files behind a URL are not among them.
+    ``files`` are those that were read, as they were before; files at a URL are not among them.
     """
 
     path: str
@@ -138,9 +158,16 @@ class Checkpoint(Face):
     root: Group
     others: tuple[Variable, ...] = ()
     notes: tuple[str, ...] = ()
+    listed: tuple[tuple[tuple[str, ...], LayerConfig], ...] = field(default=(), repr=False)
+    omits_empty_layers: bool = False
     repeats_shared_layers: bool = False
     check: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     files: tuple[FileState, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def version(self) -> Version:
+        """Of the Keras that saved, as numbers; () where unknown."""
+        return version_of(self.keras_version)
 
     @property
     def variables(self) -> tuple[Variable, ...]:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
 
-from ..errors import printable
 from ..records.plan import LayerPlan, Plan
 
 IMPORTS = {
@@ -67,14 +66,14 @@ def heading(source: str, target: str, is_renamed: bool) -> str:
     state = f"{load}({text_literal(target)}{safe})"
     state = f"own_keys({state})" if is_renamed else state
     return docstring(
-        f"Layers of {printable(source)}, written by mha-convert.\n\n"
+        f"Layers of {text_literal(source)}, written by mha-convert.\n\n"
         "Load the weights that were converted with it:\n\n"
         f"    model = build()\n    model.load_state_dict({state})\n    model.eval()\n"
     )
 
 
 def docstring(text: str) -> str:
-    """The text as a docstring, whatever stands in it: backslashes and three quotes are escaped."""
+    """The text as a docstring, whatever is in it: backslashes and three quotes are escaped."""
     escaped = re.sub(r'\\|"""', lambda found: "".join(f"\\{character}" for character in found[0]), text)
     return f'"""{escaped}"""'
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Protocol
 
-from ..errors import ReadError, WriteError, printable, reason
+from ..errors import ReadError, WriteError, reason
 from ..files.locations import MODEL, is_folder, local_copy, locate, name_of, open_binary, refuse_object
 from ..records.plan import TargetTensor
 from . import safetensors_file, torch_file
@@ -58,8 +58,7 @@ def writer_for(target: str | os.PathLike[str]) -> Writer:
     found = next((writer for writer in WRITERS if suffix == writer.SUFFIX), None)
     if found is None:
         raise WriteError(
-            f"{target}: suffix '{printable(suffix)}' is unknown. "
-            f"Name the target {' or '.join(f'*{known}' for known in SUFFIXES)}."
+            f"{target}: suffix '{suffix}' is unknown. Name the target {' or '.join(f'*{known}' for known in SUFFIXES)}."
         )
     return found
 
@@ -89,7 +88,7 @@ def open_target(path: str | os.PathLike[str]) -> Target:
     Which of the two it is, is decided by its content.
 
     Args:
-        path: the file; one behind a URL is copied here first.
+        path: the file; one at a URL is copied here first.
 
     Raises:
         ReadError: missing, damaged, or of another form.
@@ -98,14 +97,14 @@ def open_target(path: str | os.PathLike[str]) -> Target:
     for writer in WRITERS:
         if writer.accepts(head, source):
             return writer.open_target(source)
-    raise ReadError(f"{source}: is of no form that mha-convert writes ({', '.join(SUFFIXES)}). Convert again.")
+    raise ReadError(f"{source} is not in a form that mha-convert writes ({', '.join(SUFFIXES)}). Convert again.")
 
 
 def open_model(path: str | os.PathLike[str]) -> UserModel:
     """The tensors of a PyTorch model of the user's, described: a ``state_dict``, also in a trainer's checkpoint.
 
     Args:
-        path: ``.safetensors``, or a file of ``torch.save``; one behind a URL is copied here first.
+        path: ``.safetensors``, or a file of ``torch.save``; one at a URL is copied here first.
 
     Raises:
         ReadError: missing, damaged, or something else; the message says what, and how to save a ``state_dict``.
@@ -119,10 +118,10 @@ def opened(path: str | os.PathLike[str]) -> tuple[Path, bytes]:
     source = local_copy(locate(path))
     try:
         if is_folder(source):
-            raise ReadError(f"{source}: is a folder, expected a file. Give a file on a disk.")
+            raise ReadError(f"{source} is a folder, expected a file. Pass a file on a disk.")
         with open_binary(source) as file:
             return source, file.read(HEAD_SIZE)
     except OSError as error:
-        raise ReadError(f"{source}: cannot be opened: {reason(error)}. Check the path.") from error
+        raise ReadError(f"{source} cannot be opened: {reason(error)}. Check the path.") from error
     except ValueError as error:  # a NUL in the path
-        raise ReadError(f"{printable(source)}: is not a path ({error}). Check the path.") from error
+        raise ReadError(f"{source} is not a path ({error}). Check the path.") from error

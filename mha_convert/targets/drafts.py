@@ -3,7 +3,7 @@
 A draft is called ``.<target>.<process>-<random>.draft`` and is locked by the process that writes it. A process that is
 killed leaves its draft, and its lock is gone with it: the next conversion to the same target removes such drafts.
 
-A target behind a URL is written to a local file first, and brought to its store when it is finished.
+A target at a URL is written to a local file first, and brought to its store when it is finished.
 """
 
 import errno
@@ -22,21 +22,21 @@ from ..signals import held, note_placed, note_sending
 NAME_BYTES = 150  # of the target's name in the draft's; file systems allow 255 in all
 ORDINARY = 0o666  # less the umask
 OWNERS = 0o600  # what we need while we write
-LIMIT, PLACE = "Raise the limit (ulimit -f) or give another folder", "Give another folder"
+LIMIT, PLACE = "Raise the limit (ulimit -f) or use another folder", "Use another folder"
 NEXT_STEPS = {
     errno.EFBIG: LIMIT,
     errno.EROFS: PLACE,
     errno.EACCES: PLACE,
     errno.EPERM: PLACE,
-    errno.ENAMETOOLONG: "Give a shorter name",
-    errno.EIO: "Check the disk, or give another folder",
+    errno.ENAMETOOLONG: "Use a shorter name",
+    errno.EIO: "Check the disk, or use another folder",
 }
 
 
 def refusal(target: Location, error: OSError) -> WriteError:
     """The operating system's refusal, and what to do."""
-    step = NEXT_STEPS.get(error.errno or 0, "Free space or give another folder")
-    return WriteError(f"{target}: cannot be written: {reason(error)}. {step}.")
+    step = NEXT_STEPS.get(error.errno or 0, "Free space or use another folder")
+    return WriteError(f"{target} cannot be written: {reason(error)}. {step}.")
 
 
 def check_target(target: Location, *, overwrite: bool) -> None:
@@ -53,13 +53,13 @@ def check_target(target: Location, *, overwrite: bool) -> None:
         exists, is_folder = mode is not None, mode is not None and stat.S_ISDIR(mode)
         is_other = mode is not None and not stat.S_ISREG(mode)
     if is_folder:
-        raise WriteError(f"{target}: is a folder. Give the name of a file in it.")
+        raise WriteError(f"{target} is a folder. Pass the name of a file in it.")
     if is_other:
-        raise WriteError(f"{target}: is a device, pipe or socket, expected a file or a new name. Give another name.")
+        raise WriteError(f"{target} is a device, pipe or socket, expected a file or a new name. Use another name.")
     if isinstance(target, Path) and not final.parent.is_dir():
         raise WriteError(f"{target}: there is no folder '{final.parent}'. Create it first.")
     if exists and not overwrite:
-        raise WriteError(f"{target}: exists already. Give --overwrite (overwrite=True) to replace it, or another name.")
+        raise WriteError(f"{target} exists already. Use --overwrite (overwrite=True) to replace it, or another name.")
 
 
 def resolved(target: Path) -> Path:
@@ -67,7 +67,7 @@ def resolved(target: Path) -> Path:
     try:
         return target.resolve()
     except (OSError, RuntimeError) as error:  # links in a circle
-        raise WriteError(f"{target}: is a link that leads nowhere. Give another name.") from error
+        raise WriteError(f"{target} is a link that leads nowhere. Use another name.") from error
 
 
 @contextmanager
@@ -181,8 +181,8 @@ def place(path: Path, final: Path, *, overwrite: bool) -> None:
 
 
 def taken(final: Path) -> WriteError:
-    """Somebody was faster."""
-    return WriteError(f"{final}: was made by another process meanwhile, and exists now. Give another name.")
+    """The error for a name that another process took meanwhile."""
+    return WriteError(f"{final} was made by another process meanwhile, and exists now. Use another name.")
 
 
 def synchronise(path: Path) -> None:
@@ -201,6 +201,6 @@ def synchronise_folder(target: Path, final: Path) -> None:
     except OSError as error:
         if error.errno == errno.EIO:
             raise WriteError(
-                f"{target}: was written and is complete, but its folder cannot be synchronised: {reason(error)}. "
+                f"{target} was written and is complete, but its folder cannot be synchronised: {reason(error)}. "
                 "Check the disk."
             ) from error

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..records.plan import STOCK, ModuleSpec
 from . import Target, open_target
 from .metadata import LayerDescription, TargetDescription, parse_description, shown
@@ -25,7 +25,7 @@ def load_modules(target: str | os.PathLike[str]) -> "dict[str, nn.Module]":
     """Every layer of a target as a module in evaluation mode, by its Keras name; needs the target alone.
 
     A layer that fits the stock class is a ``torch.nn.MultiheadAttention``; the others are of ``mha_convert.modules``
-    and are called alike, batch first: ``output, weights = module(query, key, value)``.
+    and are called in the same way, batch first: ``output, weights = module(query, key, value)``.
 
     Raises:
         ReadError: the target is missing, damaged, not one of ours, or its description does not fit its tensors.
@@ -52,7 +52,7 @@ def layer_module(layer: LayerDescription, stored: Target) -> "nn.Module":
     try:
         module = empty_module(layer.module)
     except LOADING as error:
-        raise refusal(stored, layer.name, printable(error)) from error
+        raise refusal(stored, layer.name, str(error)) from error
     facts = list(faults_of_tensors(layer, own_keys(layer, module), module, stored))
     if facts:
         raise refusal(stored, layer.name, "; ".join(facts[:MOST_TOLD]))
@@ -77,18 +77,18 @@ def faults_of_tensors(
     """Where the stored tensors are not those of the module: exactly its shapes, and one dtype that a target has."""
     surplus = [name for name in layer.keys if name not in keys]
     if surplus:
-        yield f"it has a key for '{printable(surplus[0])}', which its module does not take"
+        yield f"it has a key for '{surplus[0]}', which its module does not have"
     dtypes = set()
     for name, tensor in module.state_dict().items():
         key, shape = keys[name], tuple(tensor.shape)
         if key not in stored.shapes:
-            yield f"'{printable(key)}' is not there"
+            yield f"'{key}' is not there"
         elif tuple(stored.shapes[key]) != shape:
-            yield f"'{printable(key)}' has the shape {tuple(stored.shapes[key])}, expected {shape}"
+            yield f"'{key}' has the shape {tuple(stored.shapes[key])}, expected {shape}"
         else:
             dtypes.add(stored.dtypes[key])
     if not dtypes <= DTYPES:
-        found = ", ".join(sorted(map(printable, dtypes)))
+        found = ", ".join(sorted(dtypes))
         yield f"its tensors are {found}, expected one of {', '.join(sorted(DTYPES))}"
     elif len(dtypes) > 1:
         yield f"its tensors are {' and '.join(sorted(dtypes))}, expected one dtype"
@@ -100,12 +100,12 @@ def refuse_shared(stored: Target, keys: Mapping[str, Mapping[str, str]]) -> None
     for name, own in keys.items():
         for key in own.values():
             if key in owners:
-                raise refusal(stored, name, f"'{printable(key)}' is a tensor of '{printable(owners[key])}', too")
+                raise refusal(stored, name, f"'{key}' is a tensor of '{owners[key]}', too")
             owners[key] = name
 
 
 def refuse_unowned(stored: Target, description: TargetDescription, keys: Mapping[str, Mapping[str, str]]) -> None:
-    """A tensor among a layer's own that its module does not take would be left out in silence.
+    """A tensor among a layer's own that its module does not take would be left out silently.
 
     Tensors elsewhere are another's: a target may be merged into a larger state_dict.
     """
@@ -114,9 +114,7 @@ def refuse_unowned(stored: Target, description: TargetDescription, keys: Mapping
     for layer in description.layers:
         found = [] if layer.keys else [key for key in left if key.startswith(layer.prefix)]
         if found:
-            raise refusal(
-                stored, layer.name, f"beside its tensors lies '{printable(found[0])}', which it does not take"
-            )
+            raise refusal(stored, layer.name, f"among its tensors is '{found[0]}', which its module does not have")
 
 
 def load_layer(name: str, module: "nn.Module", keys: Mapping[str, str], stored: Target) -> "nn.Module":
@@ -124,12 +122,12 @@ def load_layer(name: str, module: "nn.Module", keys: Mapping[str, str], stored: 
     try:
         return filled(module, {own: stored.read(key) for own, key in keys.items()})
     except LOADING as error:
-        raise refusal(stored, name, printable(error)) from error
+        raise refusal(stored, name, str(error)) from error
 
 
 def refusal(stored: Target, name: str, fact: str) -> ReadError:
     """A layer that is not what the target says."""
-    return ReadError(f"{stored.path}: layer '{printable(name)}' does not load: {fact}. Convert again.")
+    return ReadError(f"{stored.path}: layer '{name}' does not load: {fact}. Convert again.")
 
 
 def build_module(spec: ModuleSpec, tensors: "Mapping[str, torch.Tensor]") -> "nn.Module":
@@ -154,7 +152,7 @@ def module_class(name: str) -> "type[nn.Module]":
     stock = {key: getattr(torch.nn, key) for key in STOCK}
     found = stock | {key: getattr(modules, key) for key in modules.__all__}
     if not isinstance(found.get(name), type):
-        raise ValueError(f"there is no class '{printable(name)}'")
+        raise ValueError(f"there is no class '{name}'")
     return cast("type[nn.Module]", found[name])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ReadError, listed, printable
+from ..errors import ReadError, listed, shortened
 from ..files.locations import Location, name_of
 from ..records.plan import LayerPlan, ModuleSpec, Plan
 from ..records.source import Checkpoint
@@ -86,7 +86,7 @@ def parse_description(text: str | None, path: Location) -> TargetDescription:
     """
     if not text:
         raise ReadError(
-            f"{path}: has no description of mha-convert in it. Give a file that `mha-convert convert` wrote."
+            f"{path} has no description of mha-convert in it. Pass a file that `mha-convert convert` wrote."
         )
     if len(text) > MOST_TEXT or sum(map(text.count, "[{,")) > MOST_PARTS:
         raise ReadError(
@@ -108,7 +108,7 @@ def parse_description(text: str | None, path: Location) -> TargetDescription:
         refuse_twice("layer", [layer.name for layer in described.layers])
         return described
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        fact = f"it has no {printable(error)}" if isinstance(error, KeyError) else printable(error)
+        fact = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise ReadError(f"{path}: its description is damaged: {fact}. Convert again.") from error
 
 
@@ -159,18 +159,18 @@ def refuse_constant(name: str) -> None:
 
 
 def refuse_twice(what: str, words: Sequence[str]) -> None:
-    """An error for the first that is there before."""
+    """Raise for the first word that is in the list twice."""
     seen: set[str] = set()
     for item in words:
         if item in seen:
-            raise ValueError(f"it has the {what} '{printable(item)}' twice")
+            raise ValueError(f"it has the {what} '{item}' twice")
         seen.add(item)
 
 
 def differences(text: str, plan: Plan, source: Checkpoint) -> Iterator[str]:
     """Where a target says of itself something else than ``plan`` does, each as actual against expected.
 
-    The whole text counts but ``ORIGIN``, and Keras' class where the source does not tell it. That prefixes and keys are
+    The whole text counts but ``ORIGIN``, and Keras' class where the source does not say it. That prefixes and keys are
     the target's is shown by the tensors that are there.
 
     Args:
@@ -191,18 +191,18 @@ def differences(text: str, plan: Plan, source: Checkpoint) -> Iterator[str]:
         sizes = entry.get("keras")
         if not item.layer.has_config and isinstance(sizes, dict) and isinstance(sizes.get("class"), str):
             wanted["keras"]["class"] = sizes["class"]
-        yield from unlike(f"layer '{printable(name)}': ", entry, wanted)
+        yield from unlike(f"layer '{name}': ", entry, wanted)
         targets = [rule.target for rule in item.rules]
         if item.renamed and item.renamed.keys() != set(targets):
             held, wanted_keys = listed(sorted(item.renamed), 4), listed(sorted(targets), 4)
-            yield f"layer '{printable(name)}': keys are of {held}, expected of {wanted_keys}"
+            yield f"layer '{name}': keys are of {held}, expected of {wanted_keys}"
 
 
 def unlike(place: str, actual: Any, expected: Any) -> Iterator[str]:
     """Where two values of JSON differ, at the innermost place; True is not 1, and 1 is not 1.0."""
     if isinstance(actual, dict) and isinstance(expected, dict):
         for name in {**expected, **actual}:
-            inner = f"{place}{printable(name, 60)} "
+            inner = f"{place}{shortened(name, 60)} "
             if name not in actual:
                 yield f"{inner}is not there, expected {shown(expected[name])}"
             elif name not in expected:
@@ -220,4 +220,4 @@ def shown(value: Any) -> str:
         return f"[{inner}{', …' if len(value) > 4 else ''}]"
     if isinstance(value, dict):
         return "an object"
-    return printable(json.dumps(value, ensure_ascii=False), 60)
+    return shortened(json.dumps(value, ensure_ascii=False), 60)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import printable
 from .metadata import shown
 
 MOST_AXES = 64
@@ -28,7 +27,7 @@ class Kind:
 
 
 def is_whole(value: Any) -> bool:
-    """A number that counts; True is none."""
+    """Whether it is a whole number, which ``True`` is not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -55,7 +54,7 @@ def are_sizes(value: Any, longest: int) -> bool:
 
 
 def is_axes(value: Any, longest: int) -> bool:
-    """Whether the numbers are different axes behind the batch."""
+    """Whether the numbers are different axes after the batch."""
     return (
         isinstance(value, list)
         and 1 <= len(value) <= MOST_AXES
@@ -147,7 +146,7 @@ def faults_of(class_name: str, arguments: Mapping[str, Any], shapes: Sequence[tu
     """
     rows = ARGUMENTS.get(class_name)
     if rows is None:
-        yield f"there is no class '{printable(class_name)}'"
+        yield f"there is no class '{class_name}'"
         return
     known = {**rows.required, **rows.optional}
     longest = max((length for shape in shapes if all(shape) for length in shape), default=1)
@@ -156,6 +155,6 @@ def faults_of(class_name: str, arguments: Mapping[str, Any], shapes: Sequence[tu
         yield f"{class_name} has no {', no '.join(missing)}"
     for name, value in arguments.items():
         if name not in known:
-            yield f"{class_name} has no argument '{printable(name)}'"
+            yield f"{class_name} has no argument '{name}'"
         elif not known[name].test(value, longest):
             yield f"its {name} is {shown(value)}, expected {known[name].words}"

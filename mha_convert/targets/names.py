@@ -22,7 +22,7 @@ def default_target(source: StrPath, suffixes: Sequence[str]) -> Path:
     """``<source's name>.safetensors`` in the current folder; ``suffixes`` are those of sources."""
     name = name_of(source)
     if not name or str(source) == STANDARD_INPUT:
-        raise WriteError(f"{source}: has no name to call the target after. Give TARGET.")
+        raise WriteError(f"{source} has no name to call the target after. Use TARGET.")
     return Path(f"{without_suffix(name, suffixes)}.safetensors")
 
 
@@ -42,7 +42,7 @@ def refuse_source_as_target(source: StrPath, target: Location) -> None:
         else target.exists() and place.exists() and target.samefile(place)
     )
     if is_same:
-        raise WriteError(f"{target}: is the source itself. Give another name.")
+        raise WriteError(f"{target} is the source itself. Use another name.")
 
 
 def refuse_part_as_target(target: Location, checkpoint: Checkpoint, like: StrPath | None) -> None:
@@ -50,9 +50,9 @@ def refuse_part_as_target(target: Location, checkpoint: Checkpoint, like: StrPat
     if is_remote(target):
         return
     if is_one_of(target, checkpoint.files):
-        raise WriteError(f"{target}: is the source itself, or a part of it. Give another name.")
+        raise WriteError(f"{target} is the source itself, or part of it. Use another name.")
     if like is not None and not is_url(like) and is_one_of(target, [state_of(Path(like))]):
-        raise WriteError(f"{target}: is the model of --like (like=). Give another name.")
+        raise WriteError(f"{target} is the model of --like (like=). Use another name.")
 
 
 def refuse_as_module(module: StrPath, source: StrPath, target: Location) -> None:

@@ -16,9 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import printable
-
-MOST_STEPS = 1_000_000  # some 40 make a tensor; each makes 100 bytes at most beside the text in the file
+MOST_STEPS = 1_000_000  # some 40 make a tensor; each makes 100 bytes at most, besides the text in the file
 MOST_BYTES = 32 << 20  # of the pickle
 MOST_AXES = 64
 LONGEST_NAME = 1000  # characters of a module, or of a name in it
@@ -109,7 +107,7 @@ class Storage:
 
 @dataclass(frozen=True, eq=False)
 class SavedTensor:
-    """A tensor of the file, described. ``odd`` is empty, or says what it is beside plain numbers in a file."""
+    """A tensor of the file, described. ``odd`` is empty, or says what it is besides plain numbers in a file."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -118,7 +116,7 @@ class SavedTensor:
 
 
 class Table(dict[Any, Any]):
-    """A dict of the pickle, with what PyTorch keeps beside a ``state_dict``."""
+    """A dict of the pickle, with what PyTorch keeps next to a ``state_dict``."""
 
     metadata: Any = None
 
@@ -127,7 +125,7 @@ def read_saved(path: Path) -> Any:
     """What was saved: tensors as ``SavedTensor``, dicts as ``Table``, what we do not know as ``Unknown``.
 
     Raises:
-        DamageError: it is no file of ``torch.save``, or a size in it is not that of its numbers.
+        DamageError: it is not a file of ``torch.save``, or a size in it is not that of its numbers.
     """
     try:
         with path.open("rb") as file:
@@ -178,7 +176,7 @@ def in_legacy(file: IO[bytes], size: int) -> Any:
     content = machine.run(head)
     keys = Machine().run(head)
     if not isinstance(keys, list) or {key for key in keys if isinstance(key, str)} != machine.storages.keys():
-        raise DamageError("its list of storages is another than its tensors'")
+        raise DamageError("its list of storages differs from that of its tensors")
     place = head.tell()
     for key in keys:
         storage = machine.storages[key]
@@ -207,7 +205,7 @@ class Machine:
         self.storages: dict[str, Storage] = {}
 
     def run(self, program: IO[bytes]) -> Any:
-        """What the pickle makes; ``program`` stands behind it afterwards."""
+        """What the pickle makes; ``program`` is positioned after it."""
         for number, (opcode, argument, _) in enumerate(pickletools.genops(program)):
             if number > MOST_STEPS:
                 raise DamageError(f"its pickle has more than {MOST_STEPS} steps")
@@ -252,7 +250,7 @@ class Machine:
         kind, name, key, _, count = identifier[:5]
         dtype = STORAGES.get(name.name.rpartition(".")[2])
         if kind != "storage" or dtype is None or not is_size(count) or not isinstance(key, str):
-            raise DamageError(f"it has numbers of an unknown kind, {printable(name.name)}")
+            raise DamageError(f"it has numbers of an unknown kind, {name.name}")
         known = self.storages.setdefault(key, Storage(key, dtype, count))
         if (known.dtype, known.count) != (dtype, count):
             raise DamageError(f"the numbers '{key}' are described in two ways")
@@ -409,7 +407,7 @@ def with_dtype(
     """A view of a storage without a type of its own."""
     word = dtype.name.rpartition(".")[2]
     if word not in ITEM_SIZES:
-        return SavedTensor(shape=lengths_of(shape), dtype=printable(word), odd=f"of dtype {printable(word)}")
+        return SavedTensor(shape=lengths_of(shape), dtype=word, odd=f"of dtype {word}")
     return plain(storage, offset, shape, stride, *more, dtype=word)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..records.plan import TargetTensor
 from .stored import Target
 
@@ -104,7 +104,7 @@ def open_target(path: Path, next_step: str = "Convert again") -> Target:
         metadata = file.metadata() or {}
         slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - safe_open is no mapping
     except (SafetensorError, OSError) as error:
-        raise ReadError(f"{path}: is no intact safetensors file: {printable(error)}. {next_step}.") from error
+        raise ReadError(f"{path} is not an intact safetensors file: {error}. {next_step}.") from error
 
     def read(key: str) -> "torch.Tensor":
         tensor: torch.Tensor = file.get_tensor(key)

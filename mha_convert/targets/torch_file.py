@@ -1,6 +1,6 @@
 """``.pt``: a plain ``state_dict`` that ``torch.load(weights_only=True)`` reads and ``load_state_dict`` takes.
 
-PyTorch keeps a ``_metadata`` beside every state_dict; the target's own description is an entry in it, and
+PyTorch keeps a ``_metadata`` next to every state_dict; the target's own description is an entry in it, and
 ``load_state_dict`` passes it over. ``torch.save`` needs all tensors in memory once.
 """
 
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..records.plan import TargetTensor
 from ..records.source import Array
 from .pickled import FAULTS, DamageError, Named, SavedTensor, Table, Unknown, read_saved
@@ -88,11 +88,11 @@ def open_target(path: Path) -> Target:
         state = read_saved(path)
     except DamageError as error:
         raise ReadError(
-            f"{path}: is no state_dict that torch.load(weights_only=True) reads: {error}. Convert again."
+            f"{path} is not a state_dict that torch.load(weights_only=True) reads: {error}. Convert again."
         ) from error
     wrong = fault_of(state)
     if wrong:
-        raise ReadError(f"{path}: {wrong}, expected a plain state_dict of tensors. Convert again.")
+        raise ReadError(f"{path} {wrong}, expected a plain state_dict of tensors. Convert again.")
 
     @cache
     def numbers() -> "dict[str, torch.Tensor]":
@@ -110,16 +110,16 @@ def open_target(path: Path) -> Target:
 def fault_of(state: Any) -> str | None:
     """What keeps something saved from being a plain ``state_dict``, as a fact; None for one."""
     if isinstance(state, Unknown | Named):
-        return f"holds a whole pickled object, {printable(state.name)}"
+        return f"holds a whole pickled object, {state.name}"
     if not isinstance(state, Table):
         return f"holds {kind_of(state)}"
     for key, value in state.items():
         if not isinstance(key, str):
-            return f"holds the key {printable(key)}, which is {kind_of(key)}"
+            return f"holds the key {key}, which is {kind_of(key)}"
         if not isinstance(value, SavedTensor):
-            return f"holds '{printable(key)}', which is {kind_of(value)}"
+            return f"holds '{key}', which is {kind_of(value)}"
         if value.odd:
-            return f"holds '{printable(key)}', which is {value.odd}"
+            return f"holds '{key}', which is {value.odd}"
     if not isinstance(state.metadata, dict | None):
         return f"holds a _metadata that is {kind_of(state.metadata)}"
     return None
@@ -128,14 +128,14 @@ def fault_of(state: Any) -> str | None:
 def kind_of(value: Any) -> str:
     """What people call something in a pickle."""
     if isinstance(value, Unknown | Named):
-        return f"an object of {printable(value.name)}"
+        return f"an object of {value.name}"
     if isinstance(value, SavedTensor):
         return "one tensor"
     return KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
 def description_of(metadata: Any) -> str | None:
-    """The target's own text, an entry in what PyTorch keeps beside a ``state_dict``."""
+    """The target's own text, an entry in what PyTorch keeps next to a ``state_dict``."""
     entry = (metadata or {}).get(DESCRIPTION)
     text = entry.get("text") if isinstance(entry, dict) else None
     return text if isinstance(text, str) else None
@@ -155,7 +155,7 @@ def load(path: Path, described: "Mapping[str, SavedTensor]") -> "dict[str, torch
         found = {key: (tuple(tensor.shape), name_of_dtype(tensor)) for key, tensor in state.items()}
     except (*FAULTS, pickle.UnpicklingError) as error:
         raise ReadError(
-            f"{path}: is no state_dict that torch.load(weights_only=True) reads ({type(error).__name__}). "
+            f"{path} is not a state_dict that torch.load(weights_only=True) reads ({type(error).__name__}). "
             "Convert again."
         ) from error
     if found != {key: (tensor.shape, tensor.dtype) for key, tensor in described.items()}:

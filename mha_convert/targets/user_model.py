@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReadError, printable
+from ..errors import ReadError, shortened
 from . import safetensors_file, torch_file
 from .pickled import DamageError, Named, SavedTensor, Table, Unknown, read_saved
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module")  # what trainers call the model in a checkpoint
 PREFIXES = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}  # what wrappers of a model put before all keys
 EXTRA = "_extra_state"  # PyTorch's own entry for what is no tensor
-SAVE = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that"
+SAVE = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and pass that"
 INDEX = ".index.json"
 MOST_SHOWN = 4
 
@@ -38,7 +38,7 @@ BY_HEAD: tuple[tuple[bytes, str], ...] = (
     (b"versionhttps://", "is a Git LFS pointer, not the file itself: run `git lfs pull`"),
     (b"<", "is a web page or XML text: the download failed"),
     (b"{", "is JSON text, without tensors"),
-    (b"", "is no state_dict (.safetensors, .pt)"),
+    (b"", "is not a state_dict (.safetensors, .pt)"),
 )
 KERAS_MEMBERS = {"config.json", "metadata.json", "model.weights.h5"}
 
@@ -53,7 +53,7 @@ def read_model(path: Path, head: bytes) -> UserModel:
         return from_safetensors(path)
     if torch_file.accepts(head, path):
         return from_torch(path)
-    raise ReadError(f"{path}: {what_else(path, head)}. {SAVE}.")
+    raise ReadError(f"{path} {what_else(path, head)}. {SAVE}.")
 
 
 def what_else(path: Path, head: bytes) -> str:
@@ -84,25 +84,25 @@ def from_safetensors(path: Path) -> UserModel:
 
 
 def from_torch(path: Path) -> UserModel:
-    """The ``state_dict`` in a file of ``torch.save``, which may lie in a trainer's checkpoint."""
+    """The ``state_dict`` in a file of ``torch.save``, which may be in a trainer's checkpoint."""
     try:
         saved = read_saved(path)
     except DamageError as error:
-        raise ReadError(f"{path}: cannot be read as a file of torch.save: {error}. {SAVE}.") from error
+        raise ReadError(f"{path} cannot be read as a file of torch.save: {error}. {SAVE}.") from error
     state, notes = saved, []
     if not is_state(state) and isinstance(state, Table):
         held = [name for name in WRAPPERS if is_state(state.get(name))]
         if len(held) == 1:
             state, notes = state[held[0]], [f"its state_dict is the entry '{held[0]}' of the file."]
     if not is_state(state):
-        raise ReadError(f"{path}: {what_saved(saved)}. {next_step(saved)}.")
+        raise ReadError(f"{path} {what_saved(saved)}. {next_step(saved)}.")
     tensors = {key: value for key, value in state.items() if isinstance(value, SavedTensor)}
     shapes = {key: tensor.shape for key, tensor in tensors.items()}
     return own_keys(shapes, {key: tensor.odd or tensor.dtype for key, tensor in tensors.items()}, tuple(notes))
 
 
 def is_state(saved: Any) -> bool:
-    """Whether something is a ``state_dict``: tensors under names, and beside them only what PyTorch puts there."""
+    """Whether something is a ``state_dict``: tensors under names, and next to them only what PyTorch puts there."""
     return (
         isinstance(saved, Table)
         and any(isinstance(value, SavedTensor) for value in saved.values())
@@ -116,12 +116,12 @@ def is_state(saved: Any) -> bool:
 def what_saved(saved: Any) -> str:
     """What a file of ``torch.save`` holds instead of a ``state_dict``."""
     if isinstance(saved, Unknown | Named):
-        return f"holds a whole pickled model, {printable(saved.name)}, which could run code and is not loaded"
+        return f"holds a whole pickled model, {saved.name}, which could run code and is not loaded"
     if not isinstance(saved, Table):
         return f"holds {torch_file.kind_of(saved)}, expected a state_dict"
     whole = [name for name in WRAPPERS if isinstance(saved.get(name), Unknown)]
     if whole:
-        return f"holds a whole pickled model as '{whole[0]}', {printable(saved[whole[0]].name)}, which is not loaded"
+        return f"holds a whole pickled model as '{whole[0]}', {saved[whole[0]].name}, which is not loaded"
     states = states_in(saved)
     if states:
         return f"holds {len(states)} state_dict{'s' * (len(states) > 1)}, {shown(states)}, and not one that is sure"
@@ -134,7 +134,7 @@ def next_step(saved: Any) -> str:
     if not states:
         return SAVE
     entry = f"torch.load(path, weights_only=True)[{states[0]!r}]"
-    return f"Save the one that you mean, torch.save({printable(entry)}, 'model.pt'), and give that"
+    return f"Save the one that you mean, torch.save({entry}, 'model.pt'), and pass that"
 
 
 def states_in(saved: Mapping[Any, Any]) -> list[str]:
@@ -145,7 +145,7 @@ def states_in(saved: Mapping[Any, Any]) -> list[str]:
 def shown(keys: list[Any]) -> str:
     """The first few keys."""
     more = f" and {len(keys) - MOST_SHOWN} more" if len(keys) > MOST_SHOWN else ""
-    return ", ".join(f"'{printable(key, 60)}'" for key in keys[:MOST_SHOWN]) + more
+    return ", ".join(f"'{shortened(key, 60)}'" for key in keys[:MOST_SHOWN]) + more
 
 
 def own_keys(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str], notes: tuple[str, ...]) -> UserModel:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import conversion
-from ..errors import VerificationError, printable
+from ..errors import VerificationError
 from ..records.layer import Layer
 from ..records.plan import LayerPlan, Plan, Rule
 from ..records.proof import CheckedTensor, Comparison, Ledger
@@ -33,7 +33,7 @@ REFERENCES = ("numpy", "keras")
 NUMPY = "the Keras formula in NumPy (float64)"
 BOUND = 1e-10
 VAGUE = 1e-3  # of the largest value: a comparison that allows more says nothing
-UNPROVEN = "Give --reference none to convert it unproven"
+UNPROVEN = "Use --reference none to convert it unproven"
 OTHERS = ", or the names of the other layers with --layer"
 Progress = Callable[[str, int, int], None]
 
@@ -61,9 +61,9 @@ def verify(plan: Plan, target: Target, *, reference: str = "numpy", on_progress:
         VerificationError: anything differs; the message names the layer, the tensor or case, and the difference.
     """
     if reference not in REFERENCES:
-        raise VerificationError(f"No reference '{printable(reference)}'. Choose one of: {', '.join(REFERENCES)}.")
+        raise VerificationError(f"There is no reference '{reference}'. Choose one of: {', '.join(REFERENCES)}.")
     if not plan.layers:
-        raise VerificationError(f"{target.path}: no layer is to be proven, which proves nothing. Convert again.")
+        raise VerificationError(f"{target.path}: there is no layer to prove. Convert again.")
     check_keys(plan, target)
     stored: list[CheckedTensor] = []
     comparisons: list[Comparison] = []
@@ -90,7 +90,7 @@ def check_keys(plan: Plan, target: Target) -> None:
     missing, surplus = expected.keys() - target.shapes.keys(), target.shapes.keys() - expected.keys()
     if missing or surplus:
         facts = [
-            f"{word} {', '.join(printable(k) for k in sorted(keys)[:4])}"
+            f"{word} {', '.join(sorted(keys)[:4])}"
             for word, keys in (("missing", missing), ("unexpected", surplus))
             if keys
         ]
@@ -99,7 +99,7 @@ def check_keys(plan: Plan, target: Target) -> None:
         found = (target.shapes[key], target.dtypes[key])
         if found != (tensor.shape, tensor.dtype):
             raise VerificationError(
-                f"{target.path}: '{printable(key)}' is {found[1]} {found[0]}, expected {tensor.dtype} {tensor.shape}. "
+                f"{target.path}: '{key}' is {found[1]} {found[0]}, expected {tensor.dtype} {tensor.shape}. "
                 "Convert again."
             )
 
@@ -187,13 +187,13 @@ class LayerProof:
         sizes = {name: float(np.abs(array).max(initial=0.0)) for name, array in self.arrays.items()}
         name = max(sizes, key=sizes.__getitem__)
         raise VerificationError(
-            f"Layer '{printable(self.item.layer.name)}': its {name.replace('.', ' ')} holds numbers as large as "
+            f"Layer '{self.item.layer.name}': its {name.replace('.', ' ')} holds numbers as large as "
             f"{sizes[name]:.3g}, so that float64 cannot tell a right result from a wrong one. {UNPROVEN}."
         )
 
     @np.errstate(over="ignore", invalid="ignore")
     def expected(self, maths: Mathematics, calls: Sequence[Any]) -> Expected:
-        """By the formula."""
+        """What the formula says of the calls."""
         return Expected(
             results=maths.formula(self.arrays, calls),
             honest=maths.arithmetic(self.arrays, calls, of_keras=False),
@@ -232,7 +232,7 @@ def source_arrays(layer: Layer, *, alone: bool = True) -> dict[str, Array]:
         odd = int(array.size - np.isfinite(array).sum())
         if odd:
             raise VerificationError(
-                f"Layer '{printable(layer.name)}': its {name.replace('.', ' ')} holds {odd} NaN or infinite numbers of "
+                f"Layer '{layer.name}': its {name.replace('.', ' ')} holds {odd} NaN or infinite numbers of "
                 f"{array.size}, so equality means nothing. {UNPROVEN}{'' if alone else OTHERS}."
             )
     return arrays
@@ -253,7 +253,7 @@ def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str)
     """The stored tensor is the float64 conversion, rounded once: every bit, block by block."""
     import torch
 
-    subject = f"Layer '{printable(item.layer.name)}': its tensor '{printable(item.key(rule.target))}'"
+    subject = f"Layer '{item.layer.name}': its tensor '{item.key(rule.target)}'"
     bits = np.dtype(f"i{conversion.numpy_dtype(dtype).itemsize}")
     actual = found.contiguous().view(getattr(torch, bits.name)).numpy().reshape(-1)
     start, different, first, rounded, vanished = 0, 0, None, False, 0
@@ -271,7 +271,7 @@ def compare_bits(item: LayerPlan, rule: Rule, found: "torch.Tensor", dtype: str)
     if first:
         index = tuple(int(i) for i in np.unravel_index(first[0], found.shape))
         raise VerificationError(
-            f"Layer '{printable(item.layer.name)}': tensor '{printable(item.key(rule.target))}' differs from Keras in "
+            f"Layer '{item.layer.name}': tensor '{item.key(rule.target)}' differs from Keras in "
             f"{different} of {actual.size} numbers, first at {list(index)}: {float(found[index]):.9g}, "
             f"expected {first[1]:.9g}. Do not use this target; convert again."
         )
@@ -284,7 +284,7 @@ def refuse_failure(comparison: Comparison) -> None:
     """Turn a failed comparison into an error with its figures."""
     if not comparison.passed:
         raise VerificationError(
-            f"Layer '{printable(comparison.layer)}': with {comparison.case}, {comparison.what} of PyTorch "
+            f"Layer '{comparison.layer}': with {comparison.case}, {comparison.what} of PyTorch "
             f"({comparison.weights} weights) and {comparison.reference} differ by {comparison.relative:.3g} of the "
             f"largest value, allowed {comparison.bound:.3g}. "
             "Do not use this target; report it with the output of inspect --json."

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from ..errors import VerificationError, printable
+from ..errors import VerificationError, shortened
 from ..files.child.arrays import arrays_of, blocks_of, rows_of
 from ..files.child.command import python
 from ..files.child.messages import Message
@@ -18,7 +18,7 @@ from ..records.source import Array
 
 MODULE = "mha_convert.verification.keras_worker"
 ERROR = re.compile(r"\w*(\.\w+)*(Error|Exception)\b")  # the last line of a traceback
-INSTALL = "Install it with `pip install keras tensorflow`, or take --reference numpy"
+INSTALL = "Install it with `pip install keras tensorflow`, or use --reference numpy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class GenuineKeras:
         except Ended as ended:
             said = [line.strip() for line in ended.said.splitlines() if ERROR.match(line)]
             raise VerificationError(
-                f"Reference keras: the Keras process ended: {printable(said[-1] if said else ended.code)}. {INSTALL}."
+                f"Reference keras: the Keras process ended: {said[-1] if said else ended.code}. {INSTALL}."
             ) from ended
 
     def results(self, request: Request, layer: Layer, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
@@ -91,8 +91,8 @@ class GenuineKeras:
         answer, blocks = self.ask(described(request), arrays_with_inputs(request, arrays))
         if "error" in answer:
             raise VerificationError(
-                f"Layer '{printable(layer.name)}': {self.name} cannot run it: {printable(answer['error'], 400)}. "
-                "Take --reference numpy, or another Keras version."
+                f"Layer '{layer.name}': {self.name} cannot run it: {shortened(answer['error'], 400)}. "
+                "Use --reference numpy, or another Keras version."
             )
         found = arrays_of(answer["arrays"], blocks)
         names = dict.fromkeys(name.partition("/")[2] for name in found)

@@ -93,7 +93,7 @@ def call_with_three(layer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_with_list(layer: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The same of a layer that takes a list, and masks for positions only."""
+    """``call_with_three`` for a layer that takes a list, and masks for positions only."""
     arguments = [inputs["query"], inputs["value"], inputs["key"]]
     options: dict[str, Any] = {"use_causal_mask": True} if "causal" in inputs else {}
     if "attends" in inputs and "causal" not in inputs:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..errors import printable
-from ..files.shell import option
+from ..errors import shortened
 from ..records.layer import UnprojectedAttention
 from ..records.plan import LayerPlan
+from .commands import convert_line
 from .table import Document, Table, plain_table
 
 SCORES = {
@@ -33,7 +33,7 @@ def row(layer: UnprojectedAttention) -> tuple[str, ...]:
     """The facts as cells."""
     weights = ", ".join(f"{name} {variable.shape}" for name, variable in layer.arrays.items())
     features = "any" if layer.features is None else str(layer.features)
-    return (printable(layer.name, 60), layer.kind, layer.score, features, layer.dtype, weights)
+    return (shortened(layer.name, 60), layer.kind, layer.score, features, layer.dtype, weights)
 
 
 def layer_as_json(layer: UnprojectedAttention) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def explained(item: LayerPlan, source: str) -> Iterator[str]:
     yield f"In Keras: {layer.kind}({arguments}), {layer.parameters:,} parameter{'s' * (layer.parameters != 1)}."
     yield ""
     rows = (
-        (f"  {name}", str(variable.shape), MEANINGS[name][layer.score], printable(variable.path))
+        (f"  {name}", str(variable.shape), MEANINGS[name][layer.score], variable.path)
         for name, variable in layer.arrays.items()
     )
     yield from plain_table(Table(("  weight", "shape", "", "in the file"), tuple(rows)))
@@ -86,7 +86,7 @@ def explained(item: LayerPlan, source: str) -> Iterator[str]:
 def traps(layer: UnprojectedAttention) -> Iterator[str]:
     """Why outputs differ out of the box."""
     yield "Traps:"
-    yield "  order     Keras: layer([query, value, key]). PyTorch: module(query, key, value); give the key always."
+    yield "  order     Keras: layer([query, value, key]). PyTorch: module(query, key, value); always pass the key."
     yield "  masks     Keras: mask=[query_mask, value_mask], True attends. PyTorch: key_padding_mask, True blocks:"
     yield "            key_padding_mask = ~value_mask. A query_mask sets rows of the output to zero: multiply by it."
     if layer.call_options:
@@ -102,7 +102,7 @@ def code(layer: UnprojectedAttention, source: str) -> Iterator[str]:
     """The few lines to load and call it."""
     causal = {"use_causal_mask=True", "causal=True"} & set(layer.call_options)
     yield "Convert, load and call:"
-    yield f"  $ mha-convert convert {source} attention.safetensors {option('--layer', layer.name)} --prefix ''"
+    yield convert_line(source, "attention.safetensors", layer.name)
     yield ""
     yield "  import torch"
     yield "  import mha_convert"

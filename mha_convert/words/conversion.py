@@ -5,7 +5,7 @@ from itertools import takewhile
 from typing import Any
 
 from ..conversion import describe, source_variable
-from ..errors import listed, printable
+from ..errors import listed, shortened
 from ..files.shell import command
 from ..records.plan import Alignment, LayerPlan, Pair, Piece, Plan, Rule
 from ..records.proof import Comparison, Conversion, Ledger
@@ -20,7 +20,7 @@ from .inspection import (
     variable_counts,
 )
 from .kinds import OF_KIND
-from .table import Document, Table
+from .table import CommandLine, Document, Table
 
 
 def report_as_text(report: Conversion) -> Document:
@@ -33,7 +33,7 @@ def report_as_text(report: Conversion) -> Document:
     parts += [f"Note: {note}" for note in report.notes]
     parts += cost_lines(report)
     more = command("mha-convert explain", report.source.path)
-    parts.append(f"Load: mha_convert.load_modules({report.target!r}). More: {more}")
+    parts.append(CommandLine(f"Load: mha_convert.load_modules({report.target!r}). More: {more}"))
     return parts
 
 
@@ -46,16 +46,16 @@ def plan_table(report: Conversion) -> Table:
 def plan_row(item: LayerPlan, entry: Ledger) -> tuple[str, ...]:
     """A layer, the module that takes it, and what that adds."""
     return (
-        printable(item.layer.name, 60),
+        shortened(item.layer.name, 60),
         OF_KIND[item.layer.kind].module_call(item),
-        printable(f"{common_prefix(item)}*", 70),
+        shortened(f"{common_prefix(item)}*", 70),
         f"{entry.source:,}",
         f"{entry.repeated + entry.padding + entry.identity:,}",
     )
 
 
 def common_prefix(item: LayerPlan) -> str:
-    """What stands before all keys of a layer; of renamed ones, the parts that they have in common."""
+    """What is before all keys of a layer; of renamed ones, the parts that they have in common."""
     if not item.renamed:
         return item.prefix
     levels = zip(*(key.split(".") for key in item.renamed.values()), strict=False)
@@ -87,7 +87,7 @@ def proof_lines(report: Conversion) -> list[str]:
         most = max(vanished, key=lambda tensor: tensor.vanished)
         lines.append(
             f"  {sum(tensor.vanished for tensor in vanished):,} numbers are too small for {most.dtype} and became 0, "
-            f"{most.vanished:,} of them in '{printable(most.key)}'"
+            f"{most.vanished:,} of them in '{most.key}'"
         )
     stored = [c for c in report.comparisons if c.weights == "stored"]
     if stored:
@@ -140,33 +140,33 @@ def alignment_as_text(alignment: Alignment) -> Document:
     """What ``match`` shows."""
     rows = tuple(
         (
-            printable(pair.layer.name, 60),
-            printable(f"{pair.place.prefix}*", 70),
+            shortened(pair.layer.name, 60),
+            shortened(f"{pair.place.prefix}*", 70),
             evidence(pair),
             str(pair.layer.num_heads),
         )
         for pair in alignment.pairs
     )
     parts: list[str | Table] = [
-        f"{alignment.source and title(alignment.source)} → like {printable(alignment.like)}",
+        f"{alignment.source and title(alignment.source)} → like {alignment.like}",
         "",
     ]
-    parts += [Table(("layer", "place in the model", "told by", "num_heads"), rows), ""] if rows else []
+    parts += [Table(("layer", "place in the model", "shown by", "num_heads"), rows), ""] if rows else []
     parts += [
-        f"Beside it, and not filled: {printable(', '.join(pair.place.others[:4]))}"
+        f"Next to it, and not filled: {', '.join(pair.place.others[:4])}"
         + (f" and {len(pair.place.others) - 4} more" if len(pair.place.others) > 4 else "")
         for pair in alignment.pairs
         if pair.place.others
     ]
-    parts += [f"Without a place: layer '{printable(name)}': {why}." for name, why in alignment.left_layers]
-    parts += [f"Without a layer: {printable(place.prefix)}*" for place in alignment.left_places]
-    parts += [f"Note: {printable(note)}" for note in alignment.notes]
-    parts.append("No weight tells the number of heads, or in which order a fused qkv has its rows (q, k, v is taken).")
+    parts += [f"Without a place: layer '{name}': {why}." for name, why in alignment.left_layers]
+    parts += [f"Without a layer: {place.prefix}*" for place in alignment.left_places]
+    parts += [f"Note: {note}" for note in alignment.notes]
+    parts.append("No weight shows the number of heads, or the order of the rows of a fused qkv (q, k, v is assumed).")
     return parts
 
 
 def evidence(pair: Pair) -> str:
-    """What tells that the two belong together."""
+    """What shows that the two belong together."""
     return "shapes" if pair.alike == 1 else f"shapes, and order among {pair.alike}"
 
 
@@ -203,7 +203,7 @@ def keys_as_text(keys: KeyList) -> Document:
 def key_table(plan: Plan) -> Table:
     """A row for each tensor."""
     rows = tuple(
-        (printable(row["key"], 120), str(tuple(row["shape"])), row["dtype"], printable(", ".join(row["sources"]), 200))
+        (shortened(row["key"], 120), str(tuple(row["shape"])), row["dtype"], shortened(", ".join(row["sources"]), 200))
         for row in key_rows(plan)
     )
     return Table(("key", "shape", "dtype", "from"), rows)

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import printable
+from ..errors import shortened
 from ..files.shell import file, option
 from ..options import OPTIONS
 from ..records.plan import LayerPlan
 from ..records.said import Explanation
 from .conversion import key_row
 from .kinds import OF_KIND
-from .table import Document
+from .table import Document, as_plain_text
 
 
 def explanation_as_text(explained: Explanation) -> Document:
-    """What ``explain`` says, layers that are alike once."""
-    return [explanation(items, arguments(explained)) for items in alike(explained.plans)]
+    """What ``explain`` says, layers that are the same once."""
+    return [line for items in alike(explained.plans) for line in explanation(items, arguments(explained))]
 
 
 def explanation_as_json(explained: Explanation) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def explanation_as_json(explained: Explanation) -> dict[str, Any]:
                 "module": item.module.class_name,
                 "arguments": dict(item.module.arguments),
                 "keys": [key_row(rule, item, item.layer.dtype) for rule in item.rules],
-                "text": explanation([item], arguments(explained)),
+                "text": as_plain_text(explanation([item], arguments(explained))),
             }
             for item in explained.plans
         ],
@@ -53,10 +53,10 @@ def arguments(explained: Explanation) -> str:
     )
 
 
-def explanation(items: Sequence[LayerPlan], source: str) -> str:
-    """The text for layers of one kind, with the first one's numbers; ``source`` is how a command names the file."""
+def explanation(items: Sequence[LayerPlan], source: str) -> list[str]:
+    """The lines for layers of one kind, with the first one's numbers; ``source`` is how a command names the file."""
     item = items[0]
-    return "\n".join((headline(items), *OF_KIND[item.layer.kind].explained(item, source)))
+    return [*headline(items), *OF_KIND[item.layer.kind].explained(item, source)]
 
 
 def alike(items: Iterable[LayerPlan]) -> list[list[LayerPlan]]:
@@ -69,9 +69,9 @@ def alike(items: Iterable[LayerPlan]) -> list[list[LayerPlan]]:
     return list(groups.values())
 
 
-def headline(items: Sequence[LayerPlan]) -> str:
+def headline(items: Sequence[LayerPlan]) -> list[str]:
     """The first layer's name, underlined, and those that are like it."""
-    names = [printable(item.layer.name) for item in items]
-    also = f"\n(the same for {', '.join(names[1:])})" if names[1:] else ""
+    names = [shortened(item.layer.name) for item in items]
+    also = [f"(the same for {', '.join(names[1:])})"] if names[1:] else []
     text = f"Layer {names[0]}"
-    return f"{text}\n{'=' * len(text)}{also}\n"
+    return [text, "=" * len(text), *also, ""]

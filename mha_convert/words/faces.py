@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..errors import printable
+from ..errors import printable, shortened
 from ..records import graph as graphs
 from ..records import layer as layers
 from ..records import plan as plans
@@ -37,7 +37,7 @@ class Shown:
 def line(record: Any) -> str:
     """The ``repr``: ``<Conversion 'x.keras' → 'x.safetensors': 2 layers, proven with numpy>``."""
     kind = record.kind if isinstance(record, LAYERS) else type(record).__name__
-    return f"<{kind}{FACES[type(record)].line(record)}>"
+    return printable(f"<{kind}{FACES[type(record)].line(record)}>")
 
 
 def data(record: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def text(record: Any) -> str:
 
 def quoted(name: object) -> str:
     """A name from a file, or a path."""
-    return f"'{printable(name, NAME)}'"
+    return f"'{shortened(name, NAME)}'"
 
 
 def count(number: int, noun: str) -> str:
@@ -86,7 +86,7 @@ LAYERS = (layers.AttentionLayer, layers.UnprojectedAttention, layers.PlainLayer)
 
 def not_converted_line(item: layers.NotConverted) -> str:
     """Name, kind and reason."""
-    return f" {quoted(item.name)} ({printable(item.kind)}): {printable(item.reason)}"
+    return f" {quoted(item.name)} ({shortened(item.kind)}): {shortened(item.reason)}"
 
 
 def findings_line(findings: layers.Findings) -> str:
@@ -129,7 +129,7 @@ def variable_data(variable: source.Variable) -> dict[str, Any]:
 
 def checkpoint_line(checkpoint: source.Checkpoint) -> str:
     """Path, format, writer and how many arrays."""
-    writer = f", Keras {printable(checkpoint.keras_version, NAME)}" if checkpoint.keras_version else ""
+    writer = f", Keras {shortened(checkpoint.keras_version, NAME)}" if checkpoint.keras_version else ""
     arrays = count(len(checkpoint.variables), "array")
     return f" {quoted(checkpoint.path)}: {checkpoint.format_title or checkpoint.format}{writer}, {arrays}"
 
@@ -147,7 +147,7 @@ def checkpoint_data(checkpoint: source.Checkpoint) -> dict[str, Any]:
 
 def checkpoint_text(checkpoint: source.Checkpoint) -> Document:
     """The file, and a row for each of its arrays."""
-    rows = tuple((printable(v.path), str(v.shape), v.dtype, v.role) for v in checkpoint.variables)
+    rows = tuple((v.path, str(v.shape), v.dtype, v.role) for v in checkpoint.variables)
     return [
         inspection.title(checkpoint),
         *inspection.unknown_line(checkpoint),
@@ -162,7 +162,7 @@ def checkpoint_text(checkpoint: source.Checkpoint) -> Document:
 
 def layer_plan_line(item: plans.LayerPlan) -> str:
     """The layer and the module that takes it."""
-    keys = printable(f"{conversion.common_prefix(item)}*", NAME)
+    keys = shortened(f"{conversion.common_prefix(item)}*", NAME)
     return f" {quoted(item.layer.name)} → {item.module.class_name}, {count(len(item.rules), 'key')} {keys}"
 
 
@@ -306,7 +306,7 @@ FACES: Mapping[type, Shown] = {
     source.Checkpoint: Shown(line=checkpoint_line, data=checkpoint_data, text=checkpoint_text),
     graphs.Graph: Shown(line=graph_line, data=graph.graph_as_json, text=graph.graph_as_text),
     graphs.GraphLayer: Shown(
-        line=lambda layer: f" {quoted(layer.name)}: {printable(graph.class_of(layer), NAME)}", data=graph.layer_as_json
+        line=lambda layer: f" {quoted(layer.name)}: {shortened(graph.class_of(layer), NAME)}", data=graph.layer_as_json
     ),
     graphs.Call: Shown(line=call_line, data=graph.call_as_json),
     graphs.Value: Shown(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..errors import listed, printable
+from ..errors import listed, shortened
 from ..layers import KINDS
 from ..records.graph import Call, Constant, Graph, GraphLayer, TensorSpec, Value, leaves
 from ..records.said import GraphInspection
@@ -49,7 +49,7 @@ def without_kind(graph: Graph) -> Mapping[str, int]:
 
 def named(name: str) -> str:
     """A layer's name, in quotes where it could be read as something else."""
-    shown = printable(name, NAME)
+    shown = shortened(name, NAME)
     return shown if PLAIN_NAME.fullmatch(shown) else repr(shown)
 
 
@@ -76,7 +76,7 @@ class Words:
         if isinstance(data, tuple):
             return f"[{', '.join(map(self.data, data))}]"
         if isinstance(data, Mapping):
-            return f"{{{', '.join(f'{printable(key, NAME)}: {self.data(part)}' for key, part in data.items())}}}"
+            return f"{{{', '.join(f'{shortened(key, NAME)}: {self.data(part)}' for key, part in data.items())}}}"
         if isinstance(data, slice):
             start, stop, step = ("" if part is None else self.data(part) for part in (data.start, data.stop, data.step))
             return f"{start}:{stop}{f':{step}' if step else ''}"
@@ -88,22 +88,22 @@ class Words:
             return self.value(leaf)
         if isinstance(leaf, Constant):
             return f"<{leaf.dtype or 'array'} {leaf.array.shape}>"
-        return "..." if leaf is Ellipsis else printable(repr(leaf), NAME)
+        return "..." if leaf is Ellipsis else shortened(repr(leaf), NAME)
 
     def arguments(self, call: Call) -> str:
         """What a call is called with, and an operation's settings, without masks and without what is None."""
         layer = self.graph.layers[call.layer]
         given = dict(layer.settings) | dict(call.keywords) if layer.is_operation else call.keywords
         keywords = [
-            f"{printable(name, NAME)}={self.data(data)}"
+            f"{shortened(name, NAME)}={self.data(data)}"
             for name, data in given.items()
             if data is not None and name not in call.masks and name not in OF_EVERY_LAYER
         ]
-        return printable(", ".join([*map(self.data, call.arguments), *keywords]), ARGUMENTS)
+        return shortened(", ".join([*map(self.data, call.arguments), *keywords]), ARGUMENTS)
 
     def masks(self, call: Call) -> str:
         """The masks that a call is given."""
-        return printable(", ".join(f"{name}={self.data(mask)}" for name, mask in call.masks.items()), ARGUMENTS)
+        return shortened(", ".join(f"{name}={self.data(mask)}" for name, mask in call.masks.items()), ARGUMENTS)
 
     def row(self, call: Call) -> tuple[str, ...]:
         """One call as cells."""
@@ -111,7 +111,7 @@ class Words:
         layer = class_of(self.graph.layers[call.layer])
         return (
             self.called(call.layer, call.number),
-            printable(layer, 60),
+            shortened(layer, 60),
             self.arguments(call),
             self.masks(call),
             shape,
@@ -124,9 +124,9 @@ class Words:
 
     @staticmethod
     def tensor(spec: TensorSpec | None) -> tuple[str, str]:
-        """Shape and dtype, as far as the file tells."""
+        """Shape and dtype, as far as the file says."""
         shape = "" if spec is None or spec.shape is None else f"({', '.join(map(str, spec.shape))})"
-        return shape, (spec and spec.dtype and printable(spec.dtype, NAME)) or ""
+        return shape, (spec and spec.dtype and shortened(spec.dtype, NAME)) or ""
 
     def table(self) -> Table:
         """A row for each input, and for each call in order; no column without content."""
@@ -143,15 +143,15 @@ def graph_as_text(graph: Graph) -> Document:
     parts: list[str | Table] = []
     for each in graph.walk():
         words = Words(each)
-        parts += [f"{named(each.name)} ({printable(each.class_name, NAME)}):"]
-        parts += [words.table(), f"Returns: {printable(words.data(each.outputs), ARGUMENTS)}"]
+        parts += [f"{named(each.name)} ({shortened(each.class_name, NAME)}):"]
+        parts += [words.table(), f"Returns: {shortened(words.data(each.outputs), ARGUMENTS)}"]
         if each.dead:
             parts.append(f"Called, and not used: {listed((call.layer for call in each.dead), 5)}.")
         parts.append("")
     parts += shared_lines(graph)
     counts = without_kind(graph)
     if counts:
-        classes = ", ".join(f"{printable(name, 60)} ({count})" for name, count in counts.items())
+        classes = ", ".join(f"{shortened(name, 60)} ({count})" for name, count in counts.items())
         parts.append(f"Classes without a kind, and how many layers of each: {classes}.")
     else:
         parts.append("Every layer is of a kind that can be converted.")

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import layouts
-from ..errors import printable
 from ..layers import told_once
 from ..records.layer import Findings, Layer, NotConverted
 from ..records.said import Inspection
@@ -31,7 +30,7 @@ def findings_as_text(findings: Findings) -> Document:
         parts += OF_KIND[layers[0].kind].table(layers)
     parts += [f"Not converted: {lookalike_line(item)}" for item in (*findings.not_converted, *findings.unfit)]
     parts += [
-        f"Not converted: layer '{printable(layer.name)}' {refusal.text(layer)}. {refusal.next_step}."
+        f"Not converted: layer '{layer.name}' {refusal.text(layer)}. {refusal.next_step}."
         for layer in findings.layers
         for refusal in layouts.refusals(layer, "mha")
     ]
@@ -64,8 +63,8 @@ def cost_note(layout: str, parameters: int, added: int) -> list[str]:
 
 def title(checkpoint: Checkpoint) -> str:
     """One line: the file, its format, who wrote it."""
-    writer = f", Keras {printable(checkpoint.keras_version)}" if checkpoint.keras_version else ""
-    backend = f" on {printable(checkpoint.backend)}" if checkpoint.backend else ""
+    writer = f", Keras {checkpoint.keras_version}" if checkpoint.keras_version else ""
+    backend = f" on {checkpoint.backend}" if checkpoint.backend else ""
     return f"{checkpoint.path}: {checkpoint.format_title or checkpoint.format}{writer}{backend}"
 
 
@@ -78,7 +77,7 @@ UNKNOWN = {
 
 
 def unknown(checkpoint: Checkpoint) -> list[str]:
-    """What this file does not tell, as keys of ``UNKNOWN``."""
+    """What this file does not say, as keys of ``UNKNOWN``."""
     told = {
         "keras_version": checkpoint.keras_version is not None,
         "backend": checkpoint.backend is not None,
@@ -89,20 +88,25 @@ def unknown(checkpoint: Checkpoint) -> list[str]:
 
 
 def unknown_line(checkpoint: Checkpoint) -> list[str]:
-    """The same for people; nothing where the file tells all."""
+    """A line with what the file does not say; none where it says all."""
     facts = [UNKNOWN[fact] for fact in unknown(checkpoint)]
     return [f"Not in this file: {', '.join(facts)}."] if facts else []
 
 
 def lookalike_line(item: NotConverted) -> str:
     """Name, kind, reason and next step."""
-    return f"'{printable(item.name)}' ({item.kind}): {item.reason}. {item.next_step}."
+    return f"'{item.name}' ({item.kind}): {item.reason}. {item.next_step}."
 
 
 def notes(checkpoint: Checkpoint, findings: Findings) -> list[str]:
     """Of the file, and of single layers."""
     facts = told_once((layer.name, caution) for layer in findings.layers for caution in layer.cautions)
-    return [*checkpoint.notes, *(f"{subject}: {fact}." for subject, fact in facts)]
+    return [*checkpoint.notes, *findings.notes, *(sentence(subject, fact) for subject, fact in facts)]
+
+
+def sentence(subject: str, fact: str) -> str:
+    """A fact of one layer or several as a note."""
+    return f"{subject[0].upper()}{subject[1:]}: {fact}."
 
 
 HEADINGS = {  # of a file's variables, as they are told

@@ -6,12 +6,12 @@ from typing import Any
 
 from .. import layouts
 from ..conversion import convert, describe, is_rescaled, ledger
-from ..errors import LayoutError, printable
-from ..files.shell import option
+from ..errors import LayoutError, shortened
 from ..layouts import BIAS, FAMILIES, OUTPUT_BIAS, OUTPUT_WEIGHT, WEIGHT
 from ..options import DEFAULTS, Layout
 from ..records.layer import AttentionLayer
 from ..records.plan import LayerPlan, Piece
+from .commands import convert_line
 from .table import Document, Table, plain_table
 
 LEGEND = (
@@ -49,7 +49,7 @@ def layer_row(layer: AttentionLayer) -> tuple[str, ...]:
     if layer.num_key_value_heads != layer.num_heads:
         heads += f" ({layer.num_key_value_heads} key)"
     return (
-        printable(layer.name, 60),
+        shortened(layer.name, 60),
         layer.kind,
         heads,
         str(layer.key_dim),
@@ -105,7 +105,7 @@ def layout_facts(layer: AttentionLayer, layout: Layout) -> dict[str, Any] | None
 
 
 def projections(item: LayerPlan) -> list[str]:
-    """Which ``nn.Linear`` stand around the stock module."""
+    """Which ``nn.Linear`` are around the stock module."""
     targets = {rule.target.split(".")[0] for rule in item.rules}
     return [short for short, full in (("q", "query_projection"), ("out", "output_projection")) if full in targets]
 
@@ -192,12 +192,13 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
     rows = []
     for role, projection in layer.projections.items():
         bias = "" if projection.bias is None else f"bias {projection.bias.shape}"
-        place = printable(projection.kernel.path)
+        place = projection.kernel.path
         rows.append((f"  {role}", f"kernel {projection.kernel.shape}", bias, f"({axes[role]})", place))
     yield from plain_table(Table(("  array", "shape", "", "axes of the kernel", "kernel in the file"), tuple(rows)))
     yield ""
-    yield f"  q = query · Wq + bq,  {heads} heads × {key_dim} numbers = {heads * key_dim}"
-    yield "  k = key · Wk + bk,  v = value · Wv + bv"
+    added = {role: "" if item.bias is None else f" + b{role[0]}" for role, item in layer.projections.items()}
+    yield f"  q = query · Wq{added['query']},  {heads} heads × {key_dim} numbers = {heads * key_dim}"
+    yield f"  k = key · Wk{added['key']},  v = value · Wv{added['value']}"
     yield weights_line(layer)
     gated = "" if layer.gate is None else " × gate"
     if layer.num_key_value_heads != heads:
@@ -206,8 +207,9 @@ def keras_part(layer: AttentionLayer) -> Iterator[str]:
     if layer.sliding_window is not None:
         yield f"  a query sees the keys that are less than sliding_window = {layer.sliding_window} positions away"
     if gated:
-        yield "  gate = sigmoid(query · Wg + bg), one number for each number of each head"
-    yield f"  output = (weights · v{gated}, heads side by side) · Wo + bo, which is the sum of every head's own product"
+        yield f"  gate = sigmoid(query · Wg{added['gate']}), one number for each number of each head"
+    heads_joined = f"(weights · v{gated}, heads side by side)"
+    yield f"  output = {heads_joined} · Wo{added['output']}, which is the sum of every head's own product"
     yield ""
     if heads * key_dim != layer.query_features:
         width = layer.query_features
@@ -273,16 +275,15 @@ def stock_part(item: LayerPlan, layer: AttentionLayer) -> Iterator[str]:
     if "q" in around:
         yield (
             f"  The query is {layer.query_features} wide and not {embed}: "
-            f"query_projection = nn.Linear({layer.query_features}, {embed})\n"
-            "  carries Keras' query kernel, and the query weight inside is an identity."
+            f"query_projection = nn.Linear({layer.query_features}, {embed})"
         )
+        yield "  carries Keras' query kernel, and the query weight inside is an identity."
     if "out" in around:
         shape = " × ".join(map(str, layer.output_shape))
         yield (
-            f"  The output is {shape} and not {embed}: "
-            f"output_projection = nn.Linear({embed}, {layer.output_features})\n"
-            "  carries Keras' output kernel, and out_proj is an identity."
+            f"  The output is {shape} and not {embed}: output_projection = nn.Linear({embed}, {layer.output_features})"
         )
+        yield "  carries Keras' output kernel, and out_proj is an identity."
     if head_size not in (layer.key_dim, layer.value_dim) or layer.key_dim != layer.value_dim:
         yield (
             f"  Heads of {layer.key_dim} (query, key) and {layer.value_dim} (value) are padded with zeros to "
@@ -338,14 +339,14 @@ def piece_text(piece: Piece, letters: dict[str, str]) -> str:
 def traps_part(layer: AttentionLayer) -> Iterator[str]:
     """Why outputs differ out of the box."""
     yield "Traps:"
-    yield "  order     Keras: layer(query, value, key=None). PyTorch: module(query, key, value); give the key always."
+    yield "  order     Keras: layer(query, value, key=None). PyTorch: module(query, key, value); always pass the key."
     yield "  batch     PyTorch's own default is batch second; this module is batch first, as Keras is."
     yield "  masks     Keras: True attends. PyTorch: True blocks, and a row without a key is NaN."
     yield "            mha_convert.to_attn_mask turns Keras' masks (attention, query, value, key, causal) into one"
     yield "            that gives Keras' result (for queries without any key left, see docs/why-outputs-differ.md)."
     if layer.call_options:
         yield f"            This model calls the layer with {', '.join(layer.call_options)}."
-    yield "  scores    PyTorch averages them over the heads; give average_attn_weights=False for Keras' shape."
+    yield "  scores    PyTorch averages them over the heads; pass average_attn_weights=False for Keras' shape."
     yield f"  names     Keras' key_dim={layer.key_dim}, value_dim={layer.value_dim} are sizes of one head;"
     widths = f"{layer.key_features} and {layer.value_features}"
     yield f"            PyTorch's kdim and vdim are widths of the inputs, here {widths}."
@@ -378,7 +379,7 @@ def code_part(item: LayerPlan, layer: AttentionLayer, source: str) -> Iterator[s
     """The few lines to load and call it."""
     choice = "" if item.layout == DEFAULTS["layout"] else f" --layout {item.layout}"
     yield "Convert, load and call:"
-    yield f"  $ mha-convert convert {source} attention.safetensors {option('--layer', layer.name)} --prefix ''{choice}"
+    yield convert_line(source, "attention.safetensors", layer.name, choice)
     yield ""
     yield "  import torch"
     if item.module.is_stock:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..conversion import describe
-from ..errors import printable
-from ..files.shell import option
+from ..errors import shortened
 from ..records.layer import PlainLayer
 from ..records.plan import LayerPlan, Piece
+from .commands import convert_line
 from .table import Document, Table, plain_table
 
 LEGEND = "Other layers that can be converted: each is converted where --layer names it."
@@ -23,7 +23,7 @@ def section(layers: Sequence[PlainLayer]) -> Document:
 def row(layer: PlainLayer) -> tuple[str, ...]:
     """The facts as cells."""
     weights = ", ".join(f"{name} {variable.shape}" for name, variable in layer.arrays.items())
-    return (printable(layer.name, 60), layer.kind, settings_text(layer), layer.dtype, weights)
+    return (shortened(layer.name, 60), layer.kind, settings_text(layer), layer.dtype, weights)
 
 
 def settings_text(layer: PlainLayer) -> str:
@@ -86,7 +86,7 @@ class Formula:
         yield from (f"  caution   {caution}." for caution in layer.cautions)
         yield ""
         yield "Convert, load and call:"
-        yield f"  $ mha-convert convert {source} layer.safetensors {option('--layer', layer.name)} --prefix ''"
+        yield convert_line(source, "layer.safetensors", layer.name)
         yield ""
         yield "  import torch"
         yield "  from safetensors.torch import load_file"

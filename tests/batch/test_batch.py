@@ -24,6 +24,7 @@ from mha_convert.batch import converting
 from mha_convert.batch.journal import read_report
 from mha_convert.batch.run import plan_batch
 
+pytestmark = pytest.mark.process  # the package starts its workers
 SECONDS, MANY = 120, 24
 COMMAND = (sys.executable, "-m", "mha_convert")
 MODELS = ("six_heads.keras", "textbook.keras", "translator.h5", "encoder.weights.h5")
@@ -126,7 +127,7 @@ def test_a_batch_does_what_single_conversions_do(models, tmp_path):
     assert found["broken.keras"]["outcome"] == "refused"
     assert found["broken.keras"]["error"]["kind"] == "ReadError"
     assert err.count("\n") == 6
-    assert f"refused: {models}/broken.keras: this is a zip archive that ends too early" in err
+    assert f"refused: {models}/broken.keras is a zip archive that ends too early" in err
     assert "converted           4\nno attention        1\nrefused             1\ncrashed             0\n" in out
 
 
@@ -152,7 +153,7 @@ def test_every_way_to_show_it(models, tmp_path):
     assert summary["summary"]["outcomes"] == {"converted": 4, "no attention": 1, "refused": 1, "crashed": 0}
     out, err = run(*options, "--quiet", code=1)
     assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"{models}/broken.keras: this is a zip archive")
+    assert err.startswith(f"{models}/broken.keras is a zip archive")
 
 
 def test_the_summary_can_be_shown_again(models, tmp_path):
@@ -161,7 +162,7 @@ def test_the_summary_can_be_shown_again(models, tmp_path):
     shown, _ = run("batch", models, "--out", tmp_path / "out", "--reference", "none", code=1)
     again, _ = run("report", tmp_path / "out" / "report.jsonl")
     assert again == shown
-    assert "refused, ReadError, 6 ×: this is a zip archive that ends too early or is damaged" in again
+    assert "refused, ReadError, 6 ×: is a zip archive that ends too early or is damaged" in again
     assert "  and 3 more" in again
     every, _ = run("report", tmp_path / "out" / "report.jsonl", "--all")
     assert all(f"  {models}/broken{number}.keras" in every for number in range(5))
@@ -174,8 +175,8 @@ def test_what_is_no_report_is_refused(tmp_path, content):
     (tmp_path / "report.jsonl").write_bytes(content)
     _, err = run("report", tmp_path / "report.jsonl", code=1)
     assert err == (
-        f"error: {tmp_path}/report.jsonl: line 1 is none of a report, expected what batch writes. "
-        "Give a report.jsonl of mha-convert.\n"
+        f"error: {tmp_path}/report.jsonl: line 1 is not a line of a report, expected what batch writes. "
+        "Pass a report.jsonl of mha-convert.\n"
     )
 
 
@@ -186,13 +187,13 @@ def test_nothing_is_replaced_unless_it_is_asked_for(models, tmp_path):
     for option in ((), ("--resume",)):
         _, err = run("batch", models, "--out", out, *option, code=1)
         assert err == (
-            f"error: {out}/deep/textbook.safetensors: exists already, and no run that could be resumed has written it. "
-            "Move it, or give --overwrite.\n"
+            f"error: {out}/deep/textbook.safetensors exists already, and no run that could be resumed has written it. "
+            "Move it, or use --overwrite.\n"
         )
     assert tree_of(out) == {"deep/textbook.safetensors": sha256(b"mine").hexdigest()}
     run("batch", models, "--out", out, "--overwrite", "--reference", "none", code=1)
     _, err = run("batch", models, "--out", out, code=1)
-    assert err == f"error: {out}/report.jsonl: is of an earlier run. Give --resume to go on, or --overwrite.\n"
+    assert err == f"error: {out}/report.jsonl is of an earlier run. Use --resume to continue, or --overwrite.\n"
 
 
 def done_now(models, out, **options):
@@ -259,7 +260,7 @@ def test_two_runs_never_share_a_folder(many, tmp_path):
     first = start("batch", many, "--out", "out", cwd=tmp_path)
     wait_for(lambda: (tmp_path / "out" / "report.jsonl").exists())
     _, err = run("batch", many, "--out", "out", "--resume", cwd=tmp_path, code=1)
-    assert "out: another run of batch writes to it. Wait until it has ended, or give another --out." in err
+    assert "out: another run of batch is writing to it. Wait until it has ended, or use another --out." in err
     first.communicate(timeout=SECONDS)
     assert first.returncode == 0
     assert len(lines(tmp_path / "out")) == MANY
@@ -268,7 +269,7 @@ def test_two_runs_never_share_a_folder(many, tmp_path):
 def test_the_first_failure_ends_a_run_that_shall_fail_fast(models, tmp_path):
     out, _ = run("batch", models, "--out", tmp_path / "out", "--fail-fast", "--jobs", 1, code=1)
     assert len(lines(tmp_path / "out")) < 6
-    assert "sources were not begun. Go on with --resume." in out
+    assert "sources were not started. Continue with --resume." in out
     run("batch", models, "--out", tmp_path / "out", "--resume", code=1)
     assert len(lines(tmp_path / "out")) == 6
 
@@ -361,10 +362,10 @@ def test_whatever_happens_to_a_process_costs_one_file(samples, tmp_path, monkeyp
     }
     place = f"{folder}/"
     messages = {name: report.error["message"].removeprefix(place) for name, report in found.items() if report.error}
-    assert messages["hang"] == "hang.keras: was not done after 10 s. Give a longer --timeout, or look at the file."
+    assert messages["hang"] == "hang.keras was not done after 10 s. Use a longer --timeout, or look at the file."
     assert messages["segfault"].startswith("segfault.keras: the process that converted it ended (SIGSEGV), 2 times.")
-    assert "It may have run out of memory: give fewer --jobs." in messages["killed"]
-    assert messages["bug"].startswith("bug.keras: stopped with ZeroDivisionError: division by zero. This is a bug")
+    assert "It may have run out of memory: use fewer --jobs." in messages["killed"]
+    assert messages["bug"].startswith("bug.keras stopped with ZeroDivisionError: division by zero. This is a bug")
 
 
 def wait_for(condition, process=None):

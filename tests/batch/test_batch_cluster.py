@@ -105,7 +105,7 @@ def wait_for(fact):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(tmp_path_factory, starts_processes):
     """A cluster for all tests that leave its scheduler alone."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
@@ -225,6 +225,7 @@ def test_a_killed_worker_costs_nothing(cluster, many, tmp_path):
     assert set(targets(tmp_path / "out")) == {f"{number:02}.safetensors" for number in range(MANY)}
 
 
+@pytest.mark.process
 def test_a_killed_scheduler_ends_the_run_which_can_be_gone_on_with(many, tmp_path_factory, tmp_path):
     with running_cluster(tmp_path_factory.mktemp("short")) as short:
         process = start("batch", many, "--out", "out", "--dask", short.address, cwd=tmp_path)
@@ -233,8 +234,8 @@ def test_a_killed_scheduler_ends_the_run_which_can_be_gone_on_with(many, tmp_pat
     done = lines(tmp_path / "out")
     assert 5 <= len(done) < MANY
     last = err.splitlines()[-1]
-    assert last.startswith("error: out/report.jsonl: is not complete: the executor dropped ")
-    assert last.endswith(f"dropped {MANY - len(done)} sources. Look at its scheduler, and go on with --resume.")
+    assert last.startswith("error: out/report.jsonl is not complete: the executor dropped ")
+    assert last.endswith(f"dropped {MANY - len(done)} sources. Look at its scheduler, and continue with --resume.")
     out, _ = run("batch", many, "--out", "out", "--resume", cwd=tmp_path)
     assert f"{len(done)} of them an earlier run had finished." in out
     assert {line["outcome"] for line in lines(tmp_path / "out").values()} == {"converted"}
@@ -251,6 +252,7 @@ def test_a_run_that_is_interrupted_leaves_the_cluster_for_the_next(cluster, many
     assert len(lines(tmp_path / "out")) == MANY
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "no address", "nonsense://x:1", "tls://127.0.0.1:9"])
 def test_an_address_where_no_scheduler_answers(samples, tmp_path, address):
     _, err = run("batch", samples, "--out", "out", "--dask", address, cwd=tmp_path, code=1)
@@ -259,6 +261,7 @@ def test_an_address_where_no_scheduler_answers(samples, tmp_path, address):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.process
 def test_without_the_extra_it_is_named(samples, tmp_path):
     (tmp_path / "stub").mkdir()
     (tmp_path / "stub" / "distributed.py").write_text("raise ImportError('not here')")
@@ -301,12 +304,13 @@ def test_an_executor_that_takes_no_tasks_is_in_every_line(samples, tmp_path):
     assert "the executor lost it (RuntimeError: cannot schedule new futures" in reports[0].error["message"]
 
 
+@pytest.mark.process
 def test_a_machine_without_the_users_folder_says_so(samples, tmp_path):
     (task,) = plan_batch(samples / "textbook.keras", tmp_path / "out").tasks
     record = convert_source(task | {"source": "textbook.keras", "folder": str(Path("/nowhere"))})
     assert (record["outcome"], record["target"]) == ("refused", None)
     assert record["error"]["message"] == (
-        "textbook.keras: lies below /nowhere, which the machine that converts does not have: there is no such file. "
+        "textbook.keras is below /nowhere, which the machine that converts does not have: there is no such file. "
         "Name a folder that all machines share."
     )
     assert convert_source(task | {"folder": "/nowhere"})["outcome"] == "converted"

@@ -101,7 +101,7 @@ def test_credentials_that_are_missing_are_one_line(s3, samples, tmp_path):
     env = s3 | nobody | {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
     for arguments in (("s3://any/models", "--out", "out"), (samples, "--out", "s3://any/out")):
         message = run_cli("batch", *arguments, env=env, cwd=tmp_path, code=1).stderr
-        assert "the store does not give it: Unable to locate credentials" in message
+        assert "the store does not return it: Unable to locate credentials" in message
         assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
 NAMES = ["encoder.weights.h5", "six_heads.keras", "textbook.keras", "translator.h5"]
 PUT = """
 import sys, fsspec

@@ -121,11 +121,11 @@ def test_links_to_folders_are_not_followed(tree, tmp_path):
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        (["{tree}/empty"], "{tree}/empty: holds no saved models (.keras, .h5, .hdf5, .weights.h5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
-        (["{tree}/*.xyz"], "{tree}/*.xyz: holds no saved models (.keras, .h5, .hdf5, .weights.h5, .weights.json, .index, SavedModels). Check the path, or give --pattern."),
-        (["-"], "Standard input: is one file, and a batch takes the places of many. Give it to convert."),
+        (["{tree}/empty"], "{tree}/empty holds no saved models (.keras, .h5, .hdf5, .weights.h5, .weights.json, .index, SavedModels). Check the path, or use --pattern."),
+        (["{tree}/*.xyz"], "{tree}/*.xyz holds no saved models (.keras, .h5, .hdf5, .weights.h5, .weights.json, .index, SavedModels). Check the path, or use --pattern."),
+        (["-"], "Standard input is one file, and a batch takes the places of many. Pass it to convert."),
         (["@{tree}/none.txt"], "{tree}/none.txt: the list cannot be read: there is no such file. Check the path."),
-        (["@{tree}/bad.txt"], "{tree}/bad.txt: the list cannot be read: it is no text in UTF-8. Check the path."),
+        (["@{tree}/bad.txt"], "{tree}/bad.txt: the list cannot be read: it is not text in UTF-8. Check the path."),
     ],
 )  # fmt: skip
 def test_nothing_to_do_is_an_error(tree, sources, message):
@@ -155,15 +155,15 @@ def test_two_sources_never_have_one_target(tree, tmp_path):
     with pytest.raises(WriteError) as error:
         plan_batch(tree, tmp_path / "out")
     assert str(error.value) == (
-        f"{tmp_path}/out/a.safetensors: would be the target of '{tree}/a.h5' and of '{tree}/a.keras'. "
-        "Give --keep-suffix, or convert them into two folders."
+        f"{tmp_path}/out/a.safetensors would be the target of '{tree}/a.h5' and of '{tree}/a.keras'. "
+        "Use --keep-suffix, or convert them into two folders."
     )
     assert {"a.h5.safetensors", "a.keras.safetensors"} <= targets(tree, out=tmp_path / "out", keep_suffix=True)
     assert not (tmp_path / "out").exists()
 
 
 def test_options_that_no_batch_has_are_refused(tree, tmp_path):
-    with pytest.raises(LayoutError, match="^Option 'module': is none of a batch"):
+    with pytest.raises(LayoutError, match="^Option 'module' is not an option of a batch"):
         plan_batch(tree, tmp_path, module="x.py")
     with pytest.raises(LayoutError, match="^There is no format 'onnx'. Choose one of: safetensors, pt"):
         plan_batch(tree, tmp_path, format="onnx")
@@ -209,16 +209,16 @@ def test_a_named_file_has_the_settings_of_its_own_folder(tree):
         ("trust = true", "holds 'trust', expected some of config, attention, layout, layer,"),
         ('reference = "none"', "holds 'reference', expected some of"),
         ("overwrite = true", "holds 'overwrite', expected some of"),
-        ('config = "/etc/passwd"', "'config' is '/etc/passwd', expected the name of a file beside it. Put it there."),
-        ('like = "../mine.pt"', "'like' is '../mine.pt', expected the name of a file beside it"),
-        ('config = "s3://x/y"', "'config' is 's3://x/y', expected the name of a file beside it"),
+        ('config = "/etc/passwd"', "'config' is '/etc/passwd', expected the name of a file next to it. Put it there."),
+        ('like = "../mine.pt"', "'like' is '../mine.pt', expected the name of a file next to it"),
+        ('config = "s3://x/y"', "'config' is 's3://x/y', expected the name of a file next to it"),
         ("layout = 3", "'layout' is int, expected text"),
         ('strict = "yes"', "'strict' is str, expected true or false"),
         ('layer = "x"', "'layer' is str, expected a list"),
         ("layer = []", "'layer' is an empty list, expected at least one entry. Leave it out."),
         ("attention = []", "'attention' is an empty list, expected at least one entry. Leave it out."),
         ("[rename]\nx = 3", "'rename' is dict, expected a table"),
-        ("layout = ", "is no TOML"),
+        ("layout = ", "is not TOML"),
     ],
 )
 def test_settings_of_strangers_choose_names_and_layouts_and_nothing_else(tmp_path, text, fact):

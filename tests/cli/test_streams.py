@@ -9,7 +9,7 @@ import sys
 import pytest
 
 COMMAND = f"{sys.executable} -m mha_convert"
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")]
 
 
 def bash(script, folder, **environment):

@@ -14,16 +14,19 @@ GOLDEN = [file for file in rows(TESTS / "golden") if file.format in READ and not
 CORPUS_ROOT = SHARED / "corpus" / "files"
 EVERY_FILE = [file for file in rows(CORPUS_ROOT) if file.format in READ] if CORPUS_ROOT.is_dir() else []
 CORPUS = [file for file in EVERY_FILE if not file.is_unprojected]
-EVERY = [pytest.param(file, id=f"golden/{file.id}") for file in GOLDEN] + [
-    pytest.param(file, id=file.id) for file in CORPUS
-]
+
+
+def every(*marks: pytest.MarkDecorator):
+    """The golden files, and those of the corpus with ``marks``."""
+    golden = [pytest.param(file, id=f"golden/{file.id}") for file in GOLDEN]
+    return golden + [pytest.param(file, id=file.id, marks=marks) for file in CORPUS]
 
 
 def test_the_corpus_is_there(corpus):
     assert len(CORPUS) > 600
 
 
-@pytest.mark.parametrize("file", EVERY)
+@pytest.mark.parametrize("file", every())
 def test_every_layer_is_found_at_its_place_and_no_other(file: CorpusFile):
     layers = [layer for layer in survey(mha_convert.read(file.path)).layers if isinstance(layer, AttentionLayer)]
     expected = [layer for layer in file.layers if layer["cls"] in OURS and is_stored(layer)]
@@ -52,7 +55,7 @@ def is_at_place(layer, wanted: dict) -> bool:
     )
 
 
-@pytest.mark.parametrize("file", EVERY)
+@pytest.mark.parametrize("file", every(pytest.mark.slow))
 @pytest.mark.parametrize("layout", ["mha", "linear"])
 def test_layers_reproduce_genuine_keras(file: CorpusFile, layout: str, tmp_path):
     target = tmp_path / "target.safetensors"

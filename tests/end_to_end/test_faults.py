@@ -66,6 +66,7 @@ def small_files(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
 @pytest.mark.parametrize("old", [None, "old"])
 @pytest.mark.parametrize("limit", [0, 3000])
@@ -74,19 +75,20 @@ def test_a_target_that_may_not_grow_is_one_line_and_no_draft(six, tmp_path, name
     if old:
         (tmp_path / name).write_text(old)
     result = run("convert", six, name, *UNPROVEN, cwd=tmp_path, before=partial(small_files, limit))
-    one_line(result, f"{name}: cannot be written: file too large", "Raise the limit (ulimit -f) or give another folder")
+    one_line(result, f"{name} cannot be written: file too large", "Raise the limit (ulimit -f) or use another folder")
     assert [path.read_text() for path in tmp_path.iterdir()] == ([old] if old else [])
 
 
+@pytest.mark.process
 def test_a_module_that_may_not_grow_takes_the_target_with_it(six, tmp_path):
     (tmp_path / "m.py").write_text("old")
     options = (*UNPROVEN, "--module", "m.py")
-    one_line(run("convert", six, "x.pt", *options, cwd=tmp_path, before=partial(small_files, 100)), "m.py: cannot be")
+    one_line(run("convert", six, "x.pt", *options, cwd=tmp_path, before=partial(small_files, 100)), "m.py cannot be")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
 @pytest.fixture
-def tiny(tmp_path):
+def tiny(tmp_path, starts_processes):
     """A disk of 64 KiB, where this machine lets us mount one."""
     yield from mounted(tmp_path / "tiny", "-t", "tmpfs", "-o", "size=64k", "tmpfs")
 
@@ -112,7 +114,7 @@ def test_a_full_disk_is_one_line_and_no_draft(samples, six, tiny, tmp_path, name
     if module:
         (tiny / "filler").write_bytes(b"x" * (60 << 10))
     result = run("convert", source, target, *UNPROVEN, *module, cwd=tmp_path)
-    one_line(result, f"{name}: cannot be written: no space left on device. Free space or give another folder.")
+    one_line(result, f"{name} cannot be written: no space left on device. Free space or use another folder.")
     assert (tiny / name).read_text() == "old" and set(names(tiny)) <= {name, "filler"}
     assert not (tmp_path / "x.pt").exists()
 
@@ -127,20 +129,22 @@ os.fsync = fsync
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("module", [(), ("--module", "m.py")])
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
 def test_a_disk_that_fails_at_the_end_leaves_the_old_target(six, tmp_path, name, module):
     (tmp_path / name).write_text("old")
     fault = FAILING_FSYNC.format(condition="stat.S_ISREG")
     result = run("convert", six, name, *UNPROVEN, *module, cwd=tmp_path, program=prepared(fault))
-    one_line(result, f"{name}: cannot be written: input/output error. Check the disk, or give another folder.")
+    one_line(result, f"{name} cannot be written: input/output error. Check the disk, or use another folder.")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
+@pytest.mark.process
 def test_a_folder_that_the_disk_fails_to_keep_is_told(six, tmp_path):
     fault = FAILING_FSYNC.format(condition="stat.S_ISDIR")
     result = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(fault))
-    one_line(result, "x.pt: was written and is complete, but its folder cannot be synchronised: input/output error")
+    one_line(result, "x.pt was written and is complete, but its folder cannot be synchronised: input/output error")
     assert names(tmp_path) == ["x.pt"]
 
 
@@ -177,6 +181,7 @@ def killed(source: Path, folder: Path, moment: float) -> str:
     return sha256((folder / "x.safetensors").read_bytes()).hexdigest()
 
 
+@pytest.mark.process
 def test_a_killed_conversion_leaves_the_old_target_or_the_new_one(tmp_path):
     source = weights(tmp_path / "s.weights.h5", 8, 256)
     mha_convert.convert_file(source, tmp_path / "x.safetensors", reference="none")
@@ -206,6 +211,7 @@ def folders(parent: Path, name: str, number: int) -> list[Path]:
     return [parent / f"{name}{index}" for index in range(number)]
 
 
+@pytest.mark.process
 def test_the_next_conversion_removes_what_a_killed_one_left(large, six, tmp_path):
     process = start("convert", large, "x.safetensors", *UNPROVEN, cwd=tmp_path, program=prepared(SLOWLY))
     wait_for(lambda: any(path.stat().st_size for path in tmp_path.iterdir()), process)
@@ -235,6 +241,7 @@ def test_drafts_in_use_and_other_files_are_not_removed(six, tmp_path):
 # Several at once
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [2, 4])
 def test_of_several_conversions_to_one_target_one_wins(samples, tmp_path, number):
     """Two sources, so that a mixture would show."""
@@ -251,6 +258,7 @@ def test_of_several_conversions_to_one_target_one_wins(samples, tmp_path, number
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "alone.safetensors").read_bytes()
 
 
+@pytest.mark.process
 def test_with_overwrite_the_last_one_wins(samples, tmp_path):
     sources = [samples / name for name in ("six_heads.keras", "translator.h5")] * 2
     runs = [start("convert", source, "x.safetensors", *UNPROVEN, cwd=tmp_path) for source in sources]
@@ -286,15 +294,16 @@ def refuse_links(*paths: Path) -> None:
 # Places
 
 
+@pytest.mark.process
 def test_a_read_only_folder_is_one_line(six, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "x.pt").write_text("old")
     for folder in mounted(tmp_path / "bound", "--bind", str(tmp_path / "real")):
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
         result = run("convert", six, folder / "x.pt", *UNPROVEN, cwd=tmp_path)
-        one_line(result, "bound/x.pt: cannot be written: read-only file system. Give another folder.")
+        one_line(result, "bound/x.pt cannot be written: read-only file system. Use another folder.")
         result = run("convert", six, "y.pt", *UNPROVEN, "--module", folder / "m.py", cwd=tmp_path)
-        one_line(result, "bound/m.py: cannot be written: read-only file system. Give another folder.")
+        one_line(result, "bound/m.py cannot be written: read-only file system. Use another folder.")
     assert names(tmp_path) == ["bound", "real"] and (tmp_path / "real" / "x.pt").read_text() == "old"
 
 
@@ -308,9 +317,10 @@ os.open = open
 """
 
 
+@pytest.mark.process
 def test_a_folder_that_one_may_not_write_to_is_one_line(six, tmp_path):
     result = run("convert", six, "x.pt", *UNPROVEN, cwd=tmp_path, program=prepared(FORBIDDING))
-    one_line(result, "x.pt: cannot be written: permission denied. Give another folder.")
+    one_line(result, "x.pt cannot be written: permission denied. Use another folder.")
     assert names(tmp_path) == []
 
 
@@ -324,6 +334,7 @@ def make_places(folder: Path) -> None:
     (folder / "file").touch()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
 @pytest.mark.parametrize(
     ("target", "fact"),
@@ -331,12 +342,12 @@ def make_places(folder: Path) -> None:
         ("nowhere/x.pt", "there is no folder"),
         ("file/x.pt", "there is no folder"),
         ("away.pt", "there is no folder"),
-        ("folder.pt", "is a folder. Give the name of a file in it"),
+        ("folder.pt", "is a folder. Pass the name of a file in it"),
         ("fifo.pt", "is a device, pipe or socket"),
         ("full.pt", "is a device, pipe or socket"),
         ("/dev/full", "suffix '' is unknown"),
         ("loop.pt", "is a link that leads nowhere"),
-        (f"{'x' * 300}.pt", "file name too long. Give a shorter name"),
+        (f"{'x' * 300}.pt", "file name too long. Use a shorter name"),
     ],
 )
 def test_a_place_that_cannot_take_a_target_is_one_line(six, tmp_path, target, fact, overwrite):
@@ -368,6 +379,7 @@ def linked(source: Path, link: Path, kind: str) -> Path:
     return link
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["symbolic", "hard", "detour"])
 @pytest.mark.parametrize("which", ["target", "module"])
 def test_the_source_is_no_target_by_any_name(six, tmp_path, kind, which):
@@ -380,6 +392,7 @@ def test_the_source_is_no_target_by_any_name(six, tmp_path, kind, which):
     assert source.read_bytes() == six.read_bytes() and not (tmp_path / "x.pt").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["symbolic", "hard"])
 @pytest.mark.parametrize("which", ["target", "module"])
 def test_no_part_of_a_folder_is_a_target(six, tmp_path, kind, which):
@@ -389,7 +402,7 @@ def test_no_part_of_a_folder_is_a_target(six, tmp_path, kind, which):
     before = {name: (folder / name).read_bytes() for name in names(folder)}
     link = linked(folder / "model.weights.h5", folder / ("x.pt" if which == "target" else "m.py"), kind)
     places = [link] if which == "target" else ["x.pt", "--module", link]
-    one_line(run("convert", folder, *places, *UNPROVEN, cwd=tmp_path), link.name, "is the source itself, or a part of")
+    one_line(run("convert", folder, *places, *UNPROVEN, cwd=tmp_path), link.name, "is the source itself, or part of")
     assert before.items() <= {name: (folder / name).read_bytes() for name in names(folder)}.items()
 
 
@@ -401,6 +414,7 @@ def test_neither_the_configuration_nor_the_model_to_match_is_a_target(golden, si
     assert (tmp_path / "mine.pt").read_bytes() == content
 
 
+@pytest.mark.process
 def test_target_and_module_are_two_files(six, tmp_path):
     (tmp_path / "m.py").symlink_to("x.pt")
     result = run("convert", six, "x.pt", "--module", "m.py", *UNPROVEN, cwd=tmp_path)
@@ -420,6 +434,7 @@ sys.addaudithook(audit)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["six_heads.keras", "translator.h5", "encoder.weights.h5"])
 def test_the_source_is_opened_for_reading_only(samples, tmp_path, name):
     source = tmp_path / name
@@ -468,7 +483,7 @@ def test_a_source_that_changes_meanwhile_is_refused(samples, tmp_path, monkeypat
         return prove(*arguments)
 
     monkeypatch.setattr(pipeline, "prove", change_and_prove)
-    with pytest.raises(ReadError, match=f"{name}: changed while it was read. Wait until it is complete"):
+    with pytest.raises(ReadError, match=f"{name} changed while it was read. Wait until it is complete"):
         mha_convert.convert_file(source, tmp_path / "out" / "x.safetensors", reference=reference)
     assert names(tmp_path / "out") == []
 
@@ -496,7 +511,7 @@ def test_a_part_of_a_folder_that_changes_meanwhile_is_refused(six, tmp_path, mon
         return described(*arguments)
 
     monkeypatch.setattr(pipeline, "describe_plan", change_and_describe)
-    with pytest.raises(ReadError, match="config.json: changed while it was read"):
+    with pytest.raises(ReadError, match="config.json changed while it was read"):
         mha_convert.convert_file(tmp_path / "model", tmp_path / "x.safetensors")
     assert names(tmp_path) == ["model"]
 
@@ -523,12 +538,14 @@ def cut_off_while_read(tmp_path: Path, prelude: str) -> tuple[tuple[int, str, st
     return result, [name for name in names(tmp_path / "out") if name != "x.safetensors"]
 
 
+@pytest.mark.process
 def test_a_source_that_is_cut_off_before_its_arrays_are_read_is_refused(tmp_path):
     result, left = cut_off_while_read(tmp_path, BEFORE)
-    one_line(result, "s.weights.h5: changed while it was read")
+    one_line(result, "s.weights.h5 changed while it was read")
     assert left == []
 
 
+@pytest.mark.process
 def test_a_source_that_is_cut_off_while_it_is_read_ends_the_command_without_a_target(tmp_path):
     """It is mapped: the kernel ends whoever reads behind the new end. The next conversion removes the draft."""
     result, left = cut_off_while_read(tmp_path, AMID)
@@ -542,6 +559,7 @@ def test_a_source_that_is_cut_off_while_it_is_read_ends_the_command_without_a_ta
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "expected"), SIGNALS)
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
 @pytest.mark.parametrize("times", [1, 3])
@@ -583,6 +601,7 @@ def interrupted(source: Path, number: int, folder: Path, moment: float) -> tuple
     return code, err, names(folder)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "expected"), SIGNALS)
 def test_an_interruption_at_any_moment_is_one_line(six, tmp_path, number, expected):
     """While modules are imported, the process for HDF5 is started, the target gets its name, the report is shown."""
@@ -599,6 +618,7 @@ def test_an_interruption_at_any_moment_is_one_line(six, tmp_path, number, expect
         assert result in [(expected, INTERRUPTED, []), written, (0, "", ["x.safetensors"])]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_what_is_ignored_stays_ignored(large, tmp_path, number):
     """``nohup``, and jobs that a script starts in the background."""
@@ -633,6 +653,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_interruption_is_one_whatever_becomes_of_it_on_its_way(six, tmp_path, fault):
     prelude = prepared(SWALLOWING.replace("{fault}", fault))
@@ -640,6 +661,7 @@ def test_an_interruption_is_one_whatever_becomes_of_it_on_its_way(six, tmp_path,
     assert names(tmp_path) == []
 
 
+@pytest.mark.process
 def test_a_file_that_has_its_name_when_the_signal_comes_is_told(six, tmp_path):
     """The signal waits until the name is given, and the line says so."""
     fault = """
@@ -654,6 +676,7 @@ os.replace = replace
     assert names(tmp_path) == ["x.pt"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("when", "expected"),
     [
@@ -675,6 +698,7 @@ def interrupt(*arguments):
     assert (code, err) == (130, f"Interrupted: {expected}\n")
 
 
+@pytest.mark.process
 def test_an_interrupted_proof_with_keras_leaves_no_process(keras_installed, six, tmp_path):
     process = start("convert", six, "x.safetensors", "--reference", "keras", cwd=tmp_path)
     wait_for(lambda: "keras_worker" in children_of(process.pid), process)
@@ -700,6 +724,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
 def test_targets_are_the_same_bytes_wherever_and_whenever_they_are_made(samples, tmp_path, name, monkeypatch):
     """Names of folders, hash seeds, time zones, umasks and seconds differ."""
@@ -744,6 +769,7 @@ def test_a_pt_file_names_no_code(six, tmp_path, dtype):
 # Rights
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("umask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
 def test_rights_of_what_is_new_follow_the_umask(six, tmp_path, umask, expected):
     for name in ("x.safetensors", "x.pt"):

@@ -57,6 +57,7 @@ def test_every_case_is_proven_and_loads(layout, case, dtype, tmp_path):
     assert set(mha_convert.load_modules(tmp_path / "target.safetensors")) == {"layer"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("layout", ["mha", "linear"])
 def test_genuine_keras_agrees(keras_installed, layout, tmp_path):
     """One process for all; Keras has no grouped heads with sizes of their own, nor an output shape for them."""
@@ -254,6 +255,7 @@ def test_a_key_blocked_by_mask_and_window_is_blocked_once(case, masks):
         np.testing.assert_allclose(output.detach(), expected.output, rtol=0, atol=1e-12)
 
 
+@pytest.mark.process
 def test_genuine_keras_agrees_on_rows_without_any_key(keras_installed):
     """Without scores: with them, Keras gives zeros for such rows since 3.10. Its scale is a float32 there."""
     with GenuineKeras() as keras:
@@ -353,7 +355,7 @@ def test_layout_mha_refuses_with_the_command_that_works(case, fact):
     with pytest.raises(mha_convert.LayoutError) as error:
         mha_convert.plan([make_layer(case)])
     assert str(error.value) == (
-        f"Layout 'mha' cannot hold this: layer 'layer' {fact}. Give --layout linear, whose module computes it."
+        f"Layout 'mha' cannot hold this: layer 'layer' {fact}. Use --layout linear, whose module computes it."
     )
 
 
@@ -381,6 +383,7 @@ def test_a_gate_is_found_without_configuration_and_a_window_is_not(golden, tmp_p
     assert any("a sliding window cannot be seen" in note for note in report.notes)
 
 
+@pytest.mark.process
 def test_the_module_file_needs_torch_alone(tmp_path):
     import subprocess
     import sys

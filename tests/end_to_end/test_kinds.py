@@ -66,6 +66,7 @@ def without_the_kind(folder: Path) -> Path:
     return package
 
 
+@pytest.mark.process
 def test_the_kind_is_the_pages_files_and_rows(keras_installed, tmp_path):
     """Without them the package works, and does not know the kind: adding one costs that much, and no more."""
     models = tmp_path / "models"

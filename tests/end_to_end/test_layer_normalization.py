@@ -24,7 +24,7 @@ FILES = {"keras": ("norm.keras", None), "h5": ("norm.h5", None), "weights": ("no
 
 
 @pytest.fixture(scope="module")
-def made(keras_installed, tmp_path_factory):
+def made(keras_installed, tmp_path_factory, starts_processes):
     """The files, and what genuine Keras computes with each layer."""
     folder = tmp_path_factory.mktemp("normalization")
     subprocess.run(
@@ -150,5 +150,5 @@ def test_the_proof_sees_wrong_settings(made, tmp_path):
 def test_axes_that_no_input_has_are_refused(made, axis, rank, fact):
     """A number of an axis beyond the rank must not come round to the last one."""
     group = next(group for group in mha_convert.read(made / "norm.keras").root.walk() if group.name == "usual")
-    config = replace(group.config, settings={**group.config.settings, "axis": axis}, input_rank=rank)
+    config = replace(group.config, settings={**group.config.settings, "axis": axis}, build={"input_shape": [1] * rank})
     assert fact in ROW.match(replace(group, config=config)).reason

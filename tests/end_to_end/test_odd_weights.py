@@ -101,7 +101,7 @@ def test_nan_is_refused_with_a_proof_and_keeps_its_payload_without(golden, tmp_p
         return numbers
 
     source, target = rewritten(golden / SQUARE, tmp_path / "odd.weights.h5", change), tmp_path / f"x{suffix}"
-    message = "its key bias holds 3 NaN or infinite numbers of 32, so equality means nothing. Give --reference none to convert it unproven.$"
+    message = "its key bias holds 3 NaN or infinite numbers of 32, so equality means nothing. Use --reference none to convert it unproven.$"
     with pytest.raises(mha_convert.VerificationError, match=message):
         mha_convert.convert_file(source, target, **LAYOUTS[layout])
     assert not target.exists()

@@ -32,6 +32,7 @@ def test_unknown_names_are_attribute_errors():
         mha_convert.nonsense  # noqa: B018
 
 
+@pytest.mark.process
 def test_public_functions_are_not_shadowed_by_modules(samples, tmp_path):
     """`mha_convert.convert` stays a function, whatever was imported before."""
     code = "import mha_convert, mha_convert.pipeline, mha_convert.verification\nassert callable(mha_convert.convert) and callable(mha_convert.verify) and callable(mha_convert.plan)"
@@ -80,7 +81,7 @@ def test_select_layers_in_the_users_order(samples, tmp_path):
 
 
 class LiveLayer:
-    """As much of a Keras layer as is used; tests/test_genuine_keras.py has real ones."""
+    """As much of a Keras layer as is used; tests/verification/test_genuine_keras.py has real ones."""
 
     name = "live"
 
@@ -173,7 +174,7 @@ def test_step_by_step_targets_load(samples, tmp_path):
 
 def test_things_that_are_no_layers_are_refused():
     with pytest.raises(
-        mha_convert.LayerError, match=r"object: is not a layer of Keras \(builtins.object\). Give a built keras.layers"
+        mha_convert.LayerError, match=r"object is not a layer of Keras \(builtins.object\). Pass a built keras.layers"
     ):
         mha_convert.from_keras_layer(object())
     with pytest.raises(mha_convert.LayerError, match="num_heads is 3 in the configuration, 2 in the arrays"):

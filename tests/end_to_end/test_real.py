@@ -42,7 +42,7 @@ def test_every_layer_is_found_converted_and_proven(real, tmp_path, row):
     ]
     assert sorted(shapes) == sorted([layer[role] for role in ("query", "key", "value", "output")] for layer in expected)
     if not expected:
-        with pytest.raises(mha_convert.LayerError, match="no attention with weights of its own in it"):
+        with pytest.raises(mha_convert.LayerError, match="holds no attention with weights of its own"):
             mha_convert.convert_file(real / row["file"], tmp_path / "x.pt")
         return
     for layout in ("mha", "padded", "linear"):
@@ -60,7 +60,7 @@ def test_saved_models_are_read_from_any_of_their_files(real, tmp_path, folder):
         if names:
             assert mha_convert.convert_file(real / folder, tmp_path / f"{layout}.pt", layout=layout).proven
         else:
-            with pytest.raises(mha_convert.LayerError, match="no attention with weights of its own in it"):
+            with pytest.raises(mha_convert.LayerError, match="holds no attention with weights of its own"):
                 mha_convert.convert_file(real / folder, tmp_path / "x.pt")
 
 

@@ -23,11 +23,11 @@ from mha_convert.records.source import Group
 MESSAGES = {
     "keras-3.15.1/gate.keras": (
         "Layout 'mha' cannot hold this: layer 'multi_head_attention' has a gate (use_gate=True): its output is multiplied "
-        "by a sigmoid that plain attention does not have. Give --layout linear, whose module computes it."
+        "by a sigmoid that plain attention does not have. Use --layout linear, whose module computes it."
     ),
     "keras-3.15.1/sliding.keras": (
         "Layout 'mha' cannot hold this: layer 'multi_head_attention' has sliding_window=2: each query sees a band of keys "
-        "only, which plain attention does not do by itself. Give --layout linear, whose module computes it."
+        "only, which plain attention does not do by itself. Use --layout linear, whose module computes it."
     ),
 }
 
@@ -41,9 +41,9 @@ def test_messages_word_for_word(golden, tmp_path, file):
 
 
 ROTARY = (
-    "it belongs to LlamaBackbone, whose attention adds rotary position embeddings; beside its projections it holds "
+    "it belongs to LlamaBackbone, whose attention adds rotary position embeddings; besides its projections it holds "
     "rotary_embedding_layer: its projections are converted, and proven by the formula of MultiHeadAttention; what its class "
-    "computes beside them is not"
+    "computes besides them is not"
 )
 
 
@@ -73,7 +73,7 @@ def test_all_reasons_and_the_way_to_convert_the_rest():
     with pytest.raises(mha_convert.LayoutError) as error:
         mha_convert.plan([good, bad])
     assert "sliding_window=3" in str(error.value) and "axes (-2,)" in str(error.value)
-    assert str(error.value).endswith("To convert the rest, give --layer encoder/good.")
+    assert str(error.value).endswith("To convert the rest, use --layer encoder/good.")
 
 
 def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
@@ -85,11 +85,11 @@ def test_a_file_without_attention_says_what_it_holds(golden, tmp_path):
     assert str(error.value) == (
         f"{source}: no attention with weights of its own in it, expected at least one; it holds 4 variables in 3 layers "
         "(additive_attention, attention, attention_2). It also holds AdditiveAttention 'additive_attention': "
-        "keras.layers.AdditiveAttention is what its name and a scale look like, and no configuration tells what it "
+        "keras.layers.AdditiveAttention is what its name and a scale look like, and no configuration shows what it "
         "computes; Attention 'attention': keras.layers.Attention is what its name and a scale look like, and no "
         "configuration tells what it computes; Attention 'attention_1': keras.layers.Attention is what its name looks "
-        "like, and it has no variables here: nothing to convert; Attention 'attention_2': keras.layers.Attention "
-        "is what its name and a scale look like, and no configuration tells what it computes. Give the model's "
+        "like, and it has no variables here, so there is nothing to convert; Attention 'attention_2': keras.layers.Attention "
+        "is what its name and a scale look like, and no configuration shows what it computes. Pass the model's "
         "configuration with --config, if you have it. If it is, nothing is needed from the file. In PyTorch it is "
         "scaled_dot_product_attention(query, key, value, scale=1.0). `mha-convert inspect` lists everything."
     )
@@ -124,12 +124,12 @@ def changed_config(source: Path, target: Path, change: Callable[[dict], object])
         (
             "keras-3.15.1/sliding.keras",
             lambda config: config["config"].pop("layers"),
-            "its configuration is malformed: the layers of 'Functional' are null, no list",
+            "its configuration is malformed: the layers of 'Functional' are null, not a list",
         ),
         (
             "keras-3.0.5/square.keras",
             lambda config: config["config"]["layers"].insert(1, doubled(config["config"]["layers"][1])),
-            "holds 1 layers 'multi_head_attention', 2 in its configuration, so their names cannot be told",
+            "holds 1 layers 'multi_head_attention', 2 in its configuration, so their names cannot be determined",
         ),
         (
             "keras-2.15/square.keras",
@@ -172,7 +172,7 @@ def test_a_group_within_vars_is_refused(golden, tmp_path):
         layer.move("query_dense/vars", "between")
         layer.move("value_dense", "query_dense/vars")
         layer.move("between", "value_dense")
-    with pytest.raises(mha_convert.ReadError, match="lies in a group 'vars', which holds nothing but arrays"):
+    with pytest.raises(mha_convert.ReadError, match="is in a group 'vars', which holds nothing but arrays"):
         mha_convert.convert_file(source, tmp_path / "x.safetensors")
 
 
@@ -191,7 +191,7 @@ def test_two_arrays_in_the_same_bytes_are_refused(golden, tmp_path, other, by):
     shutil.copy(golden / "keras-3.15.1/square.weights.h5", source)
     group = "layers/multi_head_attention"
     moved(source, f"{group}/query_dense/vars/0", f"{group}/{other}_dense/vars/0", by)
-    with pytest.raises(mha_convert.ReadError, match="lies in bytes of the file that another array has, too"):
+    with pytest.raises(mha_convert.ReadError, match="shares bytes of the file with another array"):
         mha_convert.convert_file(source, tmp_path / "x.safetensors")
 
 
@@ -209,7 +209,7 @@ def test_an_unknown_layer_name_lists_the_known_ones(samples, tmp_path):
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt", layers=["attn"])
     assert str(error.value) == (
-        "Layer 'attn': not in the file. Its attention layers are: self_attention, cross_attention; `mha-convert inspect` "
+        "Layer 'attn' is not in the file. Its attention layers are: self_attention, cross_attention; `mha-convert inspect` "
         "lists 1 other layer."
     )
 
@@ -321,7 +321,7 @@ def test_identities_that_would_fill_the_memory_are_refused():
     )
     layer = make_layer(case)
     with pytest.raises(
-        mha_convert.LayoutError, match="would need identities of 1,800,000,000 numbers for .* Give --layout linear"
+        mha_convert.LayoutError, match="would need identities of 1,800,000,000 numbers for .* Use --layout linear"
     ):
         mha_convert.plan([layer])
     mha_convert.plan([layer], layout="linear")
@@ -426,11 +426,11 @@ def test_variables_beside_the_projections_are_listed(golden, tmp_path, place, sh
     findings = edited(golden, tmp_path, put(place, shape))
     (layer,) = findings.layers
     assert layer.beyond and layer.beyond.startswith(
-        f"beside its projections it holds {held}, which MultiHeadAttention does not have: its projections are converted"
+        f"besides its projections it holds {held}, which MultiHeadAttention does not have: its projections are converted"
     )
     assert layer.beyond in layer.cautions
     mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "x.pt")
-    with pytest.raises(mha_convert.LayerError, match="beside its projections it holds"):
+    with pytest.raises(mha_convert.LayerError, match="besides its projections it holds"):
         mha_convert.convert_file(tmp_path / "x.weights.h5", tmp_path / "y.pt", strict=True)
 
 

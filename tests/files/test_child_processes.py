@@ -17,6 +17,7 @@ from mha_convert.files.child.command import python
 from mha_convert.files.child.messages import LENGTH, Channel
 from mha_convert.files.child.process import Child, Ended
 
+pytestmark = pytest.mark.process
 SECONDS = 20
 ECHO = """
 import os, sys, time

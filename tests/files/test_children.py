@@ -35,7 +35,7 @@ VERBS = {
 
 
 @pytest.fixture(scope="module")
-def trapped(samples, tmp_path_factory):
+def trapped(samples, tmp_path_factory, starts_processes):
     """A folder with a model and modules that say so when they are imported."""
     folder = tmp_path_factory.mktemp("downloaded")
     (folder / "m.keras").write_bytes((samples / "six_heads.keras").read_bytes())
@@ -91,6 +91,12 @@ def test_a_child_does_not_see_the_current_folder(site, trapped, tmp_path):
     subprocess.run([sys.executable, "-c", "import json"], cwd=trapped, check=False, capture_output=True)
     assert ran(trapped)  # the trap works
     ran(trapped)[0].unlink()
+
+
+def test_a_child_writes_bytecode_only_where_its_parent_does(monkeypatch):
+    for is_off in (True, False):
+        monkeypatch.setattr(sys, "dont_write_bytecode", is_off)
+        assert ("-B" in child_command.python("json.tool")) == is_off
 
 
 def test_relative_folders_are_left_out(monkeypatch):

@@ -70,7 +70,7 @@ def test_a_target_in_a_store_is_the_local_one_and_loads(memory, golden, tmp_path
 def test_a_target_in_a_store_is_not_replaced_unasked(memory, golden):
     memory.pipe("/out/x.safetensors", b"precious")
     source = golden / "keras-3.15.1/square.keras"
-    with pytest.raises(mha_convert.WriteError, match="memory://out/x.safetensors: exists already"):
+    with pytest.raises(mha_convert.WriteError, match="memory://out/x.safetensors exists already"):
         mha_convert.convert_file(source, "memory://out/x.safetensors")
     assert memory.cat("/out/x.safetensors") == b"precious"
     assert mha_convert.convert_file(source, "memory://out/x.safetensors", overwrite=True).proven
@@ -105,10 +105,10 @@ def test_a_store_that_loses_bytes_is_caught(memory, golden, monkeypatch):
 
 def test_messages_of_stores_are_ours(memory, tmp_path):
     for url, error, fact in (
-        ("memory://nothing/x.keras", mha_convert.ReadError, "the store does not give it: there is no such file"),
-        ("nonsense://x", mha_convert.ReadError, "is no address that can be read"),
+        ("memory://nothing/x.keras", mha_convert.ReadError, "the store does not return it: there is no such file"),
+        ("nonsense://x", mha_convert.ReadError, "is not an address that can be read"),
     ):
-        with pytest.raises(error, match=f"{re.escape(url)}: {fact}"):
+        with pytest.raises(error, match=f"{re.escape(url)}:? {fact}"):
             mha_convert.read(url)
     memory.pipe("/bad/x.keras", b"PK\x03\x04 no zip at all")
     with pytest.raises(mha_convert.ReadError, match="a zip archive that ends too early or is damaged"):
@@ -146,10 +146,11 @@ def test_s3_from_end_to_end(s3, golden, tmp_path):
     run_cli("convert", urls["savedmodel"], target, "--overwrite", "--reference", "none", env=s3, cwd=tmp_path)
     for missing in ("s3://models/nope.keras", "s3://no-such-bucket/x.keras"):
         message = run_cli("inspect", missing, env=s3, cwd=tmp_path, code=1).stderr
-        assert message.startswith(f"error: {missing}: the store does not give it: ")
+        assert message.startswith(f"error: {missing}: the store does not return it: ")
         assert message.count("\n") == 1
 
 
+@pytest.mark.process
 def test_a_store_that_does_not_answer_is_an_error_and_not_a_traceback(tmp_path):
     env = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
@@ -158,7 +159,7 @@ def test_a_store_that_does_not_answer_is_an_error_and_not_a_traceback(tmp_path):
         "AWS_MAX_ATTEMPTS": "1",
     }
     message = run_cli("inspect", "s3://models/x.keras", env=env, cwd=tmp_path, code=1).stderr
-    assert message.startswith("error: s3://models/x.keras: the store does not give it: ")
+    assert message.startswith("error: s3://models/x.keras: the store does not return it: ")
     assert message.count("\n") == 1
 
 
@@ -230,6 +231,7 @@ def large_model(samples: Path) -> bytes:
     return content.getvalue()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("ranges, tells_length", [(True, True), (False, False), (False, True)])
 def test_web_servers_with_and_without_ranges(web, samples, golden, tmp_path, ranges, tells_length):
     address, handler = web
@@ -248,6 +250,7 @@ def test_web_servers_with_and_without_ranges(web, samples, golden, tmp_path, ran
     assert "no such file" in run_cli("inspect", f"{address}/no.keras", env={}, cwd=tmp_path, code=1).stderr
 
 
+@pytest.mark.process
 def test_a_large_file_from_a_server_without_ranges_is_copied_once(web, samples, tmp_path):
     address, handler = web
     handler.ranges, handler.tells_length = False, True
@@ -256,6 +259,7 @@ def test_a_large_file_from_a_server_without_ranges_is_copied_once(web, samples, 
     assert sum(handler.sent) < 5 * len(handler.files["/large.keras"])
 
 
+@pytest.mark.process
 def test_only_the_ranges_that_are_needed_are_fetched(web, samples, tmp_path):
     address, handler = web
     handler.files["/large.keras"] = large_model(samples)
@@ -265,6 +269,7 @@ def test_only_the_ranges_that_are_needed_are_fetched(web, samples, tmp_path):
     assert sum(handler.sent) < 2 << 20
 
 
+@pytest.mark.process
 def test_standard_input(golden, tmp_path):
     content = (golden / "keras-3.15.1/square.keras").read_bytes()
 
@@ -277,11 +282,12 @@ def test_standard_input(golden, tmp_path):
     assert b"attn" in run("inspect", "-").stdout
     run("convert", "-", "x.safetensors")
     assert set(mha_convert.load_modules(tmp_path / "x.safetensors")) == {"attn"}
-    assert b"-: has no name to call the target after. Give TARGET." in run("convert", "-", code=1).stderr
+    assert b"- has no name to call the target after. Use TARGET." in run("convert", "-", code=1).stderr
     assert b"proven" in run("verify", "-", "x.safetensors").stdout.lower()
-    assert b"is one file, and two are asked of it" in run("inspect", "-", "--config", "-", code=1).stderr
+    assert b"is one file, and two inputs were asked for" in run("inspect", "-", "--config", "-", code=1).stderr
 
 
+@pytest.mark.process
 def test_copies_are_removed_at_the_end(golden, tmp_path):
     (tmp_path / "scratch").mkdir()
     content = (golden / "keras-3.15.1/square.keras").read_bytes()
@@ -306,6 +312,7 @@ def test_what_is_a_url():
     assert locations.name_of("/a/x.keras") == "x.keras"
 
 
+@pytest.mark.process
 def test_local_work_imports_no_store():
     code = (
         "import sys, mha_convert\n"

@@ -21,7 +21,7 @@ from mha_convert.files.limits import RANK
 from mha_convert.files.toml import outside_texts, refuse_deep
 
 SECONDS, MEMORY = 20, 6 << 30  # for each case; torch alone takes most of the addresses
-ENDLESS = "is a device, pipe or socket, expected a file. Give a file on a disk."
+ENDLESS = "is a device, pipe or socket, expected a file. Pass a file on a disk."
 RECORD = {"source": "a.keras", "target": None, "outcome": "refused", "settings": "x"}
 REPORTS = {
     "deep line": b'{"source": ' + b"[" * 100_000,
@@ -111,7 +111,7 @@ CALLS = {  # a call, and what its one line says
     **{f"--config {name}": (f"read(square, config='{name}')", ENDLESS) for name in ("pipe", "zero")},
     "--config folder": ("read(square, config='folder.toml')", "is a directory"),
     "--config huge": ("read(square, config='huge.toml')", "is 1099511627776 bytes of JSON, expected at most"),
-    **{f"source {name}": (f"read('{name}')", "this is a device, pipe or socket") for name in ("pipe", "zero")},
+    **{f"source {name}": (f"read('{name}')", "is a device, pipe or socket") for name in ("pipe", "zero")},
     **{f"--like {name}": (f"match_file(square, '{name}')", ENDLESS) for name in ("pipe", "zero")},
     **{f"--rename {name}": (f"read_renames('{name}')", ENDLESS) for name in ("pipe", "zero")},
     **{f"--attention {name}": (f"read_attention('{name}.toml')", ENDLESS) for name in ("pipe", "zero")},
@@ -125,28 +125,28 @@ CALLS = {  # a call, and what its one line says
     "settings-zero": ("batch('settings-zero')", ENDLESS),
     "settings-deep": ("batch('settings-deep')", "is nested more than 16 deep"),
     **{
-        name: (f"batch('{name}')", "and there is no such file beside it. Put it there, or leave the line out.")
+        name: (f"batch('{name}')", "and there is no such file next to it. Put it there, or leave the line out.")
         for name in SETTINGS
         if name.startswith(("config", "like")) and name != "config-out"
     },
     "config-out": ("batch('config-out')", "'config' names 'out.json', a link to a file elsewhere, which is not followed"),
     **{f"batch --config {name}": (f"batch(square, config='{name}')", ENDLESS) for name in ("pipe", "zero")},
-    "batch --config missing": ("batch(square, config='missing')", "missing: cannot be read: there is no such file"),
+    "batch --config missing": ("batch(square, config='missing')", "missing cannot be read: there is no such file"),
     **{f"batch --like {name}": (f"batch(square, like='{name}')", ENDLESS) for name in ("pipe", "zero")},
     **{f"batch --rename {name}": (f"batch(square, renames='{name}')", ENDLESS) for name in ("pipe", "zero")},
     **{f"list {name}": (f"batch('@{name}')", ENDLESS) for name in ("pipe", "zero")},
     "list huge": ("batch('@huge.toml')", "is 1099511627776 bytes of places, expected at most"),
-    "list of no text": ("batch('@binary.txt')", "the list cannot be read: it is no text in UTF-8"),
-    **{f"--out {name}": (f"batch(square, out='journal-{name}', overwrite=True)", "report.jsonl: is a device, pipe or") for name in ("pipe", "zero")},
+    "list of no text": ("batch('@binary.txt')", "the list cannot be read: it is not text in UTF-8"),
+    **{f"--out {name}": (f"batch(square, out='journal-{name}', overwrite=True)", "report.jsonl is a device, pipe or") for name in ("pipe", "zero")},
     **{f"--resume {name}": (f"batch(square, out='journal-{name}', resume=True)", ENDLESS) for name in ("pipe", "zero")},
     **{f"report {name}": (f"report('{name}')", ENDLESS) for name in ("pipe", "zero")},
     "report of one line": ("report('line.jsonl')", "line 1 is longer than 16777216 bytes"),
     **{
-        f"report: {name}": (f"report('report{number}.jsonl')", "line 1 is none of a report, expected what batch writes")
+        f"report: {name}": (f"report('report{number}.jsonl')", "line 1 is not a line of a report, expected what batch writes")
         for number, name in enumerate(REPORTS)
     },
-    "shard of 5,000 letters": ("read('long.weights.json')", "is not beside it. Copy all shards into one folder."),
-    "shard with a NUL": ("read('nul.weights.json')", "expected a file beside it. Save it again."),
+    "shard of 5,000 letters": ("read('long.weights.json')", "is not next to it. Copy all shards into one folder."),
+    "shard with a NUL": ("read('nul.weights.json')", "expected a file next to it. Save it again."),
     "source of 5,000 letters": (f"read('{'x' * 5000}')", "cannot be opened: file name too long"),
     "--like of 5,000 letters": (f"match_file(square, '{'x' * 5000}')", "cannot be opened: file name too long"),
 }  # fmt: skip
@@ -178,7 +178,7 @@ for name, call in json.load(sys.stdin).items():
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, golden):
+def told(tmp_path_factory, golden, starts_processes):
     """What each call said."""
     folder = tmp_path_factory.mktemp("side")
     fill(folder, golden)
@@ -201,6 +201,7 @@ def test_everything_beside_the_weights_is_one_clear_line(told, name):
     assert CALLS[name][1] in text and "\n" not in text
 
 
+@pytest.mark.process
 def test_a_list_with_names_that_no_file_can_have_costs_these_sources_only(tmp_path):
     """Point 12 of issue 12: each has its line in the report."""
     (tmp_path / "list.txt").write_text("x" * 5000 + ".keras\n" + "y/" * 5000 + "z.keras\n")

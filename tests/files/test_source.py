@@ -64,7 +64,7 @@ def test_a_store_has_the_same_methods():
     with remote.open() as file:
         assert file.read(2) == b"\0\1"
     assert not remote.seen and not is_link_out(remote.folder.place, remote.place)
-    with pytest.raises(ReadError, match="memory://source-test/z: the store does not give it"):
+    with pytest.raises(ReadError, match="memory://source-test/z: the store does not return it"):
         remote.beside("z").size()
 
 

@@ -30,6 +30,7 @@ def run_fuzzer(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, env=environment, timeout=600)
 
 
+@pytest.mark.process
 def test_mutants_of_the_golden_files_are_refused_or_right():
     result = run_fuzzer("--mutants", str(MUTANTS), "--jobs", "2", "--json")
     assert result.stdout, result.stderr

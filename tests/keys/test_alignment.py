@@ -53,7 +53,7 @@ def test_order_tells_nothing_between_places_of_different_words():
     model = nn.Transformer(8, 2, 2, 2, 16, batch_first=True)
     layers = [make_layer(SQUARE, name=f"attn_{i}") for i in range(6)]
     alignment = align(layers, shapes_of(model))
-    why = "its 6 places in the model differ in words, so order tells nothing"
+    why = "its 6 places in the model differ in words, so order shows nothing"
     assert alignment.pairs == () and alignment.left_layers == tuple((layer.name, why) for layer in layers)
 
 
@@ -68,7 +68,7 @@ def test_without_the_models_order_only_numbers_tell():
     inside_custom_layers = [make_layer(SQUARE, name=name, has_config=False) for name in names]
     shapes = shapes_of(nn.ModuleList([stock(), stock()]))
     assert places(align(layers, shapes)) == {"decoder/attn": ("0.", 2), "encoder/attn": ("1.", 2)}
-    why = "this file does not tell the order of the 2 layers of its shapes"
+    why = "this file does not show the order of the 2 layers of its shapes"
     for alignment in (align(layers, shapes, in_order=False), align(inside_custom_layers, shapes)):
         assert alignment.pairs == () and alignment.left_layers == tuple((name, why) for name in names)
 
@@ -126,7 +126,7 @@ def test_layers_that_share_some_places_are_not_matched():
     fused = {f"x.{key}": shape for key, shape in (("qkv.weight", (24, 8)), ("qkv.bias", (24,)), ("proj.weight", (8, 8)), ("proj.bias", (8,)))}  # fmt: skip
     shapes = fused | {f"y.{key}": shape for key, shape in shapes_of(stock()).items()}
     alignment = align([make_layer(SQUARE, name="a"), make_layer(case("", 2, 3), name="b")], shapes)
-    why = "the model has attention of several forms that it fits, and shapes do not tell which"
+    why = "the model has attention of several forms that it fits, and shapes do not show which"
     assert alignment.pairs == () and alignment.left_layers == (("a", why), ("b", why))
 
 
@@ -167,6 +167,7 @@ def decoder(tmp_path):
     return model
 
 
+@pytest.mark.process
 def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
     source = samples / "translator.h5"
     text = run("match", source, "model.pt", "--rules", "x.rename.toml", cwd=tmp_path).stdout
@@ -195,6 +196,7 @@ def test_the_proposal_is_written_edited_and_taken(samples, tmp_path, decoder):
     torch.testing.assert_close(decoder["b"]["cross"](x, memory, memory)[0], module(x, memory, memory)[0])
 
 
+@pytest.mark.process
 def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
     source = samples / "translator.h5"
     document = json.loads(run("match", source, "model.pt", "--json", cwd=tmp_path).stdout)
@@ -204,6 +206,7 @@ def test_the_proposal_as_json_and_wrong_usage(samples, tmp_path, decoder):
         run("convert", source, "y.pt", "--like", "model.pt", *words, cwd=tmp_path, code=2)
 
 
+@pytest.mark.process
 def test_like_wants_a_place_for_every_layer(samples, tmp_path, decoder):
     source = samples / "six_heads.keras"
     text = run("match", source, "model.pt", "--rules", "x.rename.toml", cwd=tmp_path, code=1, shown=True).stdout
@@ -211,12 +214,13 @@ def test_like_wants_a_place_for_every_layer(samples, tmp_path, decoder):
     assert "Without a layer: b.cross.*" in text and not (tmp_path / "x.rename.toml").exists()
     error = run("convert", source, "x.pt", "--like", "model.pt", cwd=tmp_path, code=1).stderr
     assert error == (
-        "error: model.pt: does not take every layer: layer 'attention': no attention in the model has its shapes. "
+        "error: model.pt does not take every layer: layer 'attention': no attention in the model has its shapes. "
         "Write rules for --rename.\n"
     )
     assert not (tmp_path / "x.pt").exists()
 
 
+@pytest.mark.process
 def test_a_model_is_never_run(samples, tmp_path):
     class Evil:
         def __reduce__(self):
@@ -232,7 +236,7 @@ def test_windows_and_axes_are_in_no_shape(facts):
     alignment = align([make_layer(SQUARE, **facts)], shapes_of(stock()))
     assert not alignment.pairs
     assert alignment.left_layers == (
-        ("layer", "it has a window or other attention axes, which no shape in a model tells"),
+        ("layer", "it has a window or other attention axes, which no shape in a model shows"),
     )
 
 

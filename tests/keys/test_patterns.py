@@ -56,6 +56,7 @@ def test_no_pattern_takes_long(pattern, text):
     assert time.monotonic() - began < SECONDS
 
 
+@pytest.mark.process
 def test_bombs_in_rules_and_rows_are_refused_at_once(samples, tmp_path):
     """Also where a settings file beside a stranger's models holds them."""
     began = time.monotonic()

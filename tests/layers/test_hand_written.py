@@ -43,7 +43,7 @@ ROWS = {(model, file): rows for model, rows in V3.items() for file in ("model.ke
 
 
 @pytest.fixture(scope="session")
-def hand_written(keras_installed, tmp_path_factory):
+def hand_written(keras_installed, tmp_path_factory, starts_processes):
     """What the installed Keras writes now."""
     folder = tmp_path_factory.mktemp("hand_written")
     command = [sys.executable, SUPPORT / "hand_written_models.py", folder]
@@ -76,7 +76,7 @@ def test_a_caution_says_what_is_not_proven_and_strict_refuses(hand_written, tmp_
     (layer,) = mha_convert.find_layers(mha_convert.read(source), read_attention(V3["bert"]))
     assert layer.cautions == (
         "its kernels do not show its heads: num_heads=2 and the roles of its kernels were given, and softmax(q · k / "
-        "sqrt(4)) · v over one time axis, with heads as consecutive blocks of columns, is taken, which nothing in the file "
+        "sqrt(4)) · v over one time axis, with heads as consecutive blocks of columns, is assumed, which nothing in the file "
         "proves; compare with your own code's outputs",
         "its query, key, value have no bias, and zeros are put in its place, which the ledger counts as parameters",
     )
@@ -88,7 +88,7 @@ def test_a_caution_says_what_is_not_proven_and_strict_refuses(hand_written, tmp_
 def test_the_candidate_gives_the_row(hand_written):
     findings = survey(mha_convert.read(hand_written / "tutorial/model.keras"))
     assert [item.next_step for item in findings.not_converted][2] == (
-        "If it is, give --attention cross:num_heads=4,query=wq,key=wk,value=wv,output=dense"
+        "If it is, use --attention cross:num_heads=4,query=wq,key=wk,value=wv,output=dense"
     )
 
 
@@ -106,16 +106,16 @@ def test_rows_in_a_file_and_on_the_command_line(hand_written, tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("nowhere/*:" + TUTORIAL, "Attention row 'nowhere/*': matches none of the 22 groups of the file: "),
-        ("cross:" + TUTORIAL.replace("wq", "q"), "'cross' has no query kernel 'q': nothing in it is called so. Its kernels are: 'dense' (16, 16), 'wk' (12, 16), 'wq' (12, 16), 'wv' (12, 16)."),
-        ("cross:" + TUTORIAL, "query kernel (12, 16) has 16 columns, no multiple of num_heads=3"),
+        ("nowhere/*:" + TUTORIAL, "Attention row 'nowhere/*' matches none of the 22 groups of the file: "),
+        ("cross:" + TUTORIAL.replace("wq", "q"), "'cross' has no query kernel 'q': nothing in it has this name. Its kernels are: 'dense' (16, 16), 'wk' (12, 16), 'wq' (12, 16), 'wv' (12, 16)."),
+        ("cross:" + TUTORIAL, "query kernel (12, 16) has 16 columns, not a multiple of num_heads=3"),
         ("cross:" + TUTORIAL.replace("3", "4") + ",num_key_value_heads=2", "key kernel (12, 16) has 16 columns, expected heads × key_dim = 2 × 4 = 8"),
         ("cross:" + TUTORIAL.replace("3", "4").replace("wk", "wq"), "for its key kernel, which is the query kernel of layer 'cross' already. Name each kernel once."),
-        ("cross:num_heads=4", "Attention row 'cross:num_heads=4': has no query, no key, no value, no output."),
+        ("cross:num_heads=4", "Attention row 'cross:num_heads=4' has no query, no key, no value, no output."),
         ("cross:" + TUTORIAL.replace("3", "x"), "num_heads is x, expected a number from 1"),
         ("cross:" + TUTORIAL + ",dropout=2", "has dropout, expected some of num_heads, num_key_value_heads, scale, "),
         ("cross:" + TUTORIAL + ",scale=none", "scale is none, expected a number above 0, 1/sqrt(key_dim) or 1/sqrt(width)"),
-        ("cross", "Attention row 'cross': has no path with a colon behind it."),
+        ("cross", "Attention row 'cross' has no path with a colon after it."),
     ],
 )  # fmt: skip
 def test_what_a_row_can_get_wrong(hand_written, row, message):
@@ -130,7 +130,7 @@ def test_a_bias_that_was_forgotten_is_named(hand_written):
     (layer,) = mha_convert.find_layers(checkpoint, read_attention(f"raw:{NUMBERED}"))
     assert (
         layer.cautions[1]
-        == "beside its kernels the layer holds variable 7 (7,), which no field names and nothing converts"
+        == "besides its kernels the layer holds variable 7 (7,), which no field names and nothing converts"
     )
     (layer,) = mha_convert.find_layers(checkpoint, read_attention(f"raw:{NUMBERED},output_bias=7"))
     assert len(layer.cautions) == 1
@@ -181,5 +181,5 @@ def test_module_like_and_rename_with_rows(hand_written, tmp_path):
 def test_other_files_are_refused(tmp_path, text):
     path = tmp_path / "rows.toml"
     path.write_text(text)
-    with pytest.raises(mha_convert.ReadError, match=r"is no TOML|expected tables \[\[attention\]\]"):
+    with pytest.raises(mha_convert.ReadError, match=r"is not TOML|expected tables \[\[attention\]\]"):
         read_attention(path)

@@ -24,9 +24,9 @@ def test_masks_of_the_graph_are_read(corpus, file):
 def test_the_report_says_so(samples, tmp_path):
     report = mha_convert.convert_file(samples / "translator.h5", tmp_path / "x.pt")
     assert report.notes == (
-        "Embedding 'embedding' makes a padding mask, which Keras hands on to the layers behind it: as query_mask and "
-        "value_mask of attention. Give PyTorch the same (mha_convert.to_attn_mask).",
-        "Layer 'self_attention': the model calls it with use_causal_mask=True. Give PyTorch the same mask.",
+        "Embedding 'embedding' makes a padding mask, which Keras hands on to the layers after it: as query_mask and "
+        "value_mask of attention. Pass PyTorch the same (mha_convert.to_attn_mask).",
+        "Layer 'self_attention': the model calls it with use_causal_mask=True. Pass PyTorch the same mask.",
     )
 
 
@@ -34,5 +34,5 @@ def test_the_report_says_so(samples, tmp_path):
     ("tag", "said"), [("keras-2.4", False), ("keras-2.8", False), ("keras-2.10", True), ("keras-3.15.1", True)]
 )
 def test_keras_before_2_10_ignored_hidden_masks(corpus, tag, said):
-    notes = mha_convert.read(corpus / tag / "mask_zero.h5").notes
+    notes = mha_convert.inspect_file(corpus / tag / "mask_zero.h5").findings.notes
     assert any("makes a padding mask" in note for note in notes) == said

@@ -130,7 +130,7 @@ def test_two_layers_of_one_name_go_by_their_place_and_say_so(golden):
 
     first, second = with_unique_names([replace(layer, path="layers/a"), replace(layer, path="layers/b")])
     assert (first.name, second.name) == ("layers/a", "layers/b")
-    assert first.cautions == ("2 layers are called 'attn'; this one goes by its place in the file",)
+    assert first.cautions == ("2 layers are called 'attn'; this one is identified by its place in the file",)
 
 
 def test_two_names_with_one_key_are_refused():

@@ -29,18 +29,18 @@ MODULES = ("mymod", "main")  # null in the file
 CLASSES = {"multi_head": "MultiHeadAttention", "grouped": "GroupedQueryAttention"}
 CAUTION = "its class is {}.{}, not keras.layers.MultiHeadAttention"
 BY_HAND = "Port this layer by hand"
-WEIGHTLESS = "keras.layers.Attention has no variables here (use_scale=False): nothing to convert"
+WEIGHTLESS = "keras.layers.Attention has no variables here (use_scale=False), so there is nothing to convert"
 LOST = "Keras before 3.15 does not save layers that sit in lists of lists"
 
 
 @pytest.fixture(scope="module")
-def cases(written_cases) -> Path:
+def cases(written_cases, starts_processes) -> Path:
     """What the makers of ../shared/cases write, in folders 13 and 14."""
     return written_cases(*MAKERS)
 
 
 @pytest.fixture(scope="module")
-def own(keras_installed, tmp_path_factory) -> Path:
+def own(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """Own classes in a module and in the program itself, and layers that leave their names out."""
     folder = tmp_path_factory.mktemp("own")
     command = [sys.executable, SUPPORT / "own_class_models.py", folder]
@@ -84,7 +84,7 @@ def test_a_subclass_of_keras_name_is_told_and_strict_refuses_it(own, tmp_path, n
     """Point 4 of issue 12: it was converted without a word, with ``--strict`` too."""
     path, target = own / f"{name}_{module}.keras", tmp_path / "o.safetensors"
     caution = CAUTION.format({"main": "__main__"}.get(module, module), CLASSES[name])
-    assert f"Note: layer '{name}': {caution}" in run("inspect", path)
+    assert f"Note: Layer '{name}': {caution}" in run("inspect", path)
     (layer,) = json.loads(run("inspect", path, "--json"))["layers"]
     assert any(caution in told for told in layer["cautions"])
     report = mha_convert.convert_file(path, target, layout="linear")
@@ -190,6 +190,7 @@ mha_convert.from_keras_layer(genuine, strict=True)
 """
 
 
+@pytest.mark.process
 def test_a_live_subclass_of_keras_name(keras_installed):
     """Point 4 of issue 12: in memory the class itself tells where it lives."""
     found = subprocess.run([sys.executable, "-c", LIVE, SUPPORT], cwd=PROJECT, capture_output=True, text=True)
@@ -246,6 +247,7 @@ print(json.dumps([found, public]))
 """
 
 
+@pytest.mark.process
 def test_every_class_that_the_installed_keras_ships_is_keras(keras_installed):
     """Point 4 of issue 12: by its module, and where a format holds the name alone, by the name."""
     found = subprocess.run([sys.executable, "-c", SHIPPED], capture_output=True, text=True, check=True, timeout=300)
@@ -273,6 +275,7 @@ def test_lists_of_lists_are_not_told_of_keras_own_classes(golden, own, tmp_path)
         assert not any(LOST in note for note in mha_convert.read(golden / path).notes), path
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["luong.keras", "luong.h5", "luong.savedmodel"])
 def test_attention_without_weights_is_named_alike(golden, tmp_path, name):
     """Point 7 of issue 12: in `.keras` only. The files are one model of `tf_keras` 2.21."""

@@ -70,7 +70,7 @@ EVERY = [(model, format) for model in MODELS for format in FORMATS if (model, fo
 
 
 @pytest.fixture(scope="session")
-def quantized(keras_installed, tmp_path_factory) -> Path:
+def quantized(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """What the installed Keras writes now."""
     folder = tmp_path_factory.mktemp("quantized")
     subprocess.run(
@@ -195,7 +195,7 @@ def test_odd_widths_of_pairs_are_told_by_the_architecture_only(tmp_path, format)
         mha_convert.convert_file(source, tmp_path / "x.pt")
     assert str(error.value) == (
         "Layer 'attn' (MultiHeadAttention) is not converted: its query kernel (4, 3, 5) holds int4 numbers in pairs, the "
-        "last of which may be padding: its input is 7 or 8 wide, and nothing tells which. Give the model's architecture "
+        "last of which may be padding: its input is 7 or 8 wide, and nothing shows which. Pass the model's architecture "
         "with --config, or save the model before model.quantize()."
     )
     config = architecture(tmp_path / "model.json", OLD / "int4-odd/model.keras")
@@ -209,7 +209,7 @@ def test_heads_of_a_matrix_without_bias_are_told_by_the_architecture_only(quanti
     assert str(error.value) == (
         "Layer 'attn' (MultiHeadAttention) is not converted: its query kernel is stored as a matrix (kernel int8 (7, 8), "
         "kernel_scale float32 (1, 15), kernel_zero int8 (1, 15), g_idx float32 (7,)), and no bias and no configuration "
-        "tells its heads. Give the model's architecture with --config, or save the model before model.quantize()."
+        "shows its heads. Pass the model's architecture with --config, or save the model before model.quantize()."
     )
     config = architecture(tmp_path / "model.json", quantized / model / "model.keras")
     check_kernels(only_layer(quantized / model / format, config), expected_of(quantized, model), model, format)
@@ -235,7 +235,7 @@ def test_cautions_word_for_word(quantized):
     )
     lora = (
         "its kernels are merged with LoRA adapters of rank 3, kernel + alpha / 3 × A · B; the file does not hold alpha, "
-        "and Keras' default is taken, alpha = 3. Where lora_alpha was another, save the model as .keras, which merges "
+        "and Keras' default is used, alpha = 3. Where lora_alpha was another, save the model as .keras, which merges "
         "with it"
     )
     said = {
@@ -329,7 +329,7 @@ def test_groups_that_are_not_there_are_one_line(quantized, tmp_path, value):
     with pytest.raises(mha_convert.LayerError) as error:
         mha_convert.convert_file(damaged, tmp_path / "x.pt")
     assert str(error.value) == (
-        f"layers/multi_head_attention/key_dense/vars/0: has a row of group {value:g}, expected 0 to 0. The file is "
+        f"layers/multi_head_attention/key_dense/vars/0 has a row of group {value:g}, expected 0 to 0. The file is "
         "damaged; save the model again."
     )
     assert not (tmp_path / "x.pt").exists()
@@ -478,8 +478,8 @@ GPTQ = {
         ),
         (
             int8((4, 2, 3), (2, 3), peak=100),
-            "its query kernel (4, 2, 3) may hold int8 numbers or pairs of int4, and nothing tells which",
-            "Give the model's architecture with --config, or save the model before model.quantize()",
+            "its query kernel (4, 2, 3) may hold int8 numbers or pairs of int4, and nothing shows which",
+            "Pass the model's architecture with --config, or save the model before model.quantize()",
         ),
     ],
 )
@@ -519,7 +519,7 @@ def test_only_some_kernels_quantized():
 
 def test_int8_and_int4_in_one_layer_are_refused():
     parts = float_parts(heads=2) | {"attention_output": int8((1, 3, 4), (4,), peak=0x77)}
-    config = LayerConfig(name="attn", class_name="MultiHeadAttention", input_widths={"query": 4})
+    config = LayerConfig(name="attn", class_name="MultiHeadAttention", settings={"query_shape": [None, 5, 4]})
     found = multi_head_attention.match(attention(parts, config, query=int8((4, 2, 3), (2, 3))), ())
     assert found.reason == "some of its kernels have shapes of int8 and some of int4"
 
@@ -581,6 +581,7 @@ for mode, alpha, allowed in (("int4", None, 1e-5), (None, 7, 1e-5), ("int8", Non
 """
 
 
+@pytest.mark.process
 def test_live_layers_are_quantized_too_and_know_their_alpha(keras_installed):
     subprocess.run([sys.executable, "-c", LIVE], check=True, cwd=PROJECT, timeout=300)
 

@@ -33,7 +33,7 @@ EVERY = [(model, form) for model in LAYERS for form in FORMS]
 
 
 @pytest.fixture(scope="module")
-def made(written_cases) -> Path:
+def made(written_cases, starts_processes) -> Path:
     """The files, and what genuine Keras computes with each layer."""
     return written_cases("15_role_names")
 

@@ -41,7 +41,7 @@ RELU = "its query, key, value have activation relu by the file's configuration, 
 
 
 @pytest.fixture(scope="module")
-def cases(written_cases) -> Path:
+def cases(written_cases, starts_processes) -> Path:
     """What the makers write, by the first two letters of their names."""
     return written_cases(*MAKERS)
 
@@ -134,7 +134,7 @@ def test_t5s_names_without_a_scale_are_asked_for_it(cases, tmp_path, file):
     assert str(error.value).endswith("scale=1 for a T5, scale=1/sqrt(key_dim) for attention that divides.")
     assert not list(tmp_path.iterdir())
     report = convert_file(cases / "01" / file, tmp_path / "x.pt", attention=T5, layout="bart")
-    assert "which does not divide its scores: give scale=1 if it is one." in "\n".join(report.notes)
+    assert "which does not divide its scores: use scale=1 if it is one." in "\n".join(report.notes)
     scaled = f"{T5},scale=1/sqrt(key_dim)"
     convert_file(cases / "01" / file, tmp_path / "y.pt", attention=scaled, layout="t5")
     assert difference(tmp_path / "y.pt", cases / "01/t5.npz") > 0.05
@@ -176,7 +176,7 @@ def test_an_activation_is_named_and_strict_refuses_it(cases, tmp_path, suffix):
     report = convert_file(source, target, attention=DENSE)
     assert f"Layer 'att': {RELU}." in report.notes
     assert difference(target, cases / "02/relu.npz") > 0.05  # so the caution is true
-    assert f"Note: layer 'att': {RELU}." in run("inspect", source, "--attention", DENSE).stdout
+    assert f"Note: Layer 'att': {RELU}." in run("inspect", source, "--attention", DENSE).stdout
 
 
 @pytest.mark.parametrize("suffix", ["keras", "h5"])
@@ -187,7 +187,7 @@ def test_heads_that_contradict_the_configuration_are_refused(cases, tmp_path, su
     assert "contradicts the file: num_heads is 8 in the row, and its configuration says num_heads=4." in error
     assert not list(tmp_path.iterdir())
     proposed = run("inspect", source).stdout
-    assert "; its configuration says num_heads=4. If it is, give --attention " + HEADS.format(4) in proposed
+    assert "; its configuration says num_heads=4. If it is, use --attention " + HEADS.format(4) in proposed
     report = convert_file(source, target, attention=HEADS.format(4))
     assert difference(target, cases / "03/m.npz") < 1e-5
     assert any("num_heads=4, as its configuration says, and the roles" in note for note in report.notes)
@@ -235,7 +235,7 @@ def test_settings_of_a_custom_layer_in_a_file(cases, tmp_path):
 def test_what_lies_beside_the_kernels_is_named_and_strict_refuses_it(cases, tmp_path, file, held):
     """Point 5 of issue 12: by the names that the format has; the v3 formats number a layer's own variables."""
     source, target = cases / "04" / file, tmp_path / "x.safetensors"
-    fact = f"beside its kernels the layer holds {held}, which no field names and nothing converts"
+    fact = f"besides its kernels the layer holds {held}, which no field names and nothing converts"
     with pytest.raises(mha_convert.LayerError) as error:
         convert_file(source, target, attention=BESIDE, strict=True)
     assert str(error.value).startswith(f"Layer 'att': {fact}; ")
@@ -367,7 +367,7 @@ NAMES_OF_SIZES = "head_dim head_size size_per_head dim_per_head attention_head_s
 NAMES_OF_SCALES = "attention_scale score_scale softmax_scale scale_factor scaling scale use_scale scaled"
 LEFT_OUT, MASK, NO_DROPOUT = (
     "which the formula leaves out",
-    "so give PyTorch that mask",
+    "so pass PyTorch that mask",
     "which the module does not get",
 )
 SETTINGS = [  # names, values that change nothing, one that does, how it is told, and whether --strict tells it
@@ -503,7 +503,7 @@ def test_leftovers_of_layers_in_a_model_and_of_nothing_else():
     out = group("out", dense("out/wo", 16, 16), own={"gamma": variable("out/gamma", 16)})
     other = group("other", dense("other/kernel", 4, 4))
     names = "query=inner/wq,key=inner/wk,value=inner/wv,output=out/wo"
-    held = "beside its kernels the layer holds inner/table (4, 25), out/gamma (16,), which no field names and nothing converts"
+    held = "besides its kernels the layer holds inner/table (4, 25), out/gamma (16,), which no field names and nothing converts"
     for row in (".:num_heads=4", "model:num_heads=4"):
         parts = [inner, out, other]
         if row.startswith("model"):  # a model in the model: its other layers are no part of the attention

@@ -189,7 +189,7 @@ def test_a_factor_that_is_one_rounds_nothing(names):
     ],
 )
 def test_what_one_fused_weight_cannot_hold(case, fact):
-    message = f"^Layout 'qkv' cannot hold this: layer 'layer' {fact}. Give --layout linear, which takes any sizes.$"
+    message = f"^Layout 'qkv' cannot hold this: layer 'layer' {fact}. Use --layout linear, which takes any sizes.$"
     with pytest.raises(mha_convert.LayoutError, match=message):
         mha_convert.plan([make_layer(case)], layout="qkv")
     mha_convert.plan([make_layer(case)], layout="linear")

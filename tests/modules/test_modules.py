@@ -208,7 +208,7 @@ def test_masks_per_head_keep_their_heads():
     ],
 )
 def test_an_unknown_length_is_asked_for(masks):
-    with pytest.raises(ValueError, match="_length is not shown by a mask; give it"):
+    with pytest.raises(ValueError, match="_length is not shown by a mask; pass it"):
         to_attn_mask(**masks, num_heads=2)
 
 

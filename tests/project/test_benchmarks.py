@@ -26,7 +26,7 @@ def run(folder, *options):
 
 
 @pytest.fixture(scope="module")
-def quick(keras_installed, tmp_path_factory):
+def quick(keras_installed, tmp_path_factory, starts_processes):
     """A folder with the results, and what was printed."""
     require(importlib.util.find_spec("matplotlib") is not None, "matplotlib")
     folder = tmp_path_factory.mktemp("benchmarks")

@@ -74,6 +74,7 @@ def agrees(shown: str, printed: str) -> bool:
     return re.fullmatch(pattern, lines) is not None
 
 
+@pytest.mark.process
 @pages
 def test_examples_run(page, samples, tmp_path):
     """Point 15 of issue 12: they also print what is shown."""
@@ -214,6 +215,7 @@ def test_the_tree_of_the_package_is_the_real_one():
     assert set(re.findall(r"^    (\w\S*)", tree, re.MULTILINE)) == real - {"__pycache__/", "py.typed"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("verb", ["inspect", "convert", "keys", "match", "verify", "explain", "batch", "report"])
 def test_every_verb_and_option_is_described(verb):
     text = (PROJECT / "docs" / "cli.md").read_text()
@@ -267,6 +269,7 @@ def test_signatures_are_those_of_the_functions():
         assert signature_shown(arguments) == signature_of(getattr(mha_convert, name)), name
 
 
+@pytest.mark.process
 def test_the_json_keys_are_described(samples):
     text = (PROJECT / "docs" / "cli.md").read_text()
     run = [sys.executable, "-m", "mha_convert"]
@@ -284,3 +287,11 @@ def test_ci_runs_the_readmes_commands():
     installing = [command for command, _ in COMMAND.findall(readme) if "pip install" in command]
     assert len(installing) == 2
     assert "README.md" in (PROJECT / ".ci" / "run").read_text()
+
+
+def test_help_is_complete():
+    """Every option of every verb says what it is for."""
+    from mha_convert.cli import app
+
+    for command in app.registered_commands:
+        assert command.callback.__doc__ and command.epilog

@@ -137,7 +137,7 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["the file and the tuple", "also"])
-def used(request, tmp_path_factory):
+def used(request, tmp_path_factory, starts_processes):
     """The extended package's folder, whether it has the page's other lines, and what the verbs printed."""
     folder = tmp_path_factory.mktemp("extended")
     package = extended(folder)
@@ -211,6 +211,6 @@ def test_no_layout_is_unknown_to_explain(samples):
     """Point 15 of issue 12: a new layout crashed ``explain``; one with padded heads was called nn.MultiheadAttention."""
     (item,) = plan(find_layers(read(samples / "six_heads.keras")), prefix="").layers
     item = replace(item, layout="new", module=replace(item.module, class_name="New"))
-    text = explanation([item], "'x.keras'")
+    text = "\n".join(explanation([item], "'x.keras'"))
     assert "In PyTorch (layout new): New(embed_dim=24, " in text and "--layout new" in text
     assert OF_KIND[item.layer.kind].module_call(item) == "New(6, 4, 4)"

@@ -17,10 +17,11 @@ ALLOWED = {
     "signals": set(),
     "streams": set(),
     "records": set(),
+    "classes": set(),
     "files": set(),
     "modules": set(),
-    "readers": set(),
-    "layers": {"keys"},
+    "readers": {"classes"},
+    "layers": {"classes", "keys"},
     "graph": {"readers"},
     "layouts": set(),
     "conversion": set(),
@@ -90,22 +91,26 @@ def modules_after(code: str, *arguments: str) -> set[str]:
 CLI = "import atexit\nfrom mha_convert.cli import app\ntry:\n    app()\nexcept SystemExit as end:\n    assert not end.code, end"
 
 
+@pytest.mark.process
 def test_import_loads_nothing_heavy():
     loaded = modules_after("import mha_convert")
     assert not loaded & {*HEAVY, "numpy", "h5py", "rich"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [("--help",), ("convert", "--help")])
 def test_help_loads_nothing_heavy(arguments):
     assert not modules_after(CLI, *arguments) & {*HEAVY, "numpy", "h5py"}
 
 
+@pytest.mark.process
 def test_inspect_and_unproven_conversion_need_neither_torch_nor_keras(samples, tmp_path):
     assert not modules_after(CLI, "inspect", str(samples / "translator.h5")) & set(HEAVY)
     target = str(tmp_path / "x.safetensors")
     assert not modules_after(CLI, "convert", str(samples / "translator.h5"), target, "--reference", "none") & set(HEAVY)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -126,6 +131,7 @@ def test_whatever_proves_nothing_starts_fast(arguments, samples, tmp_path):
     assert not loaded & {*HEAVY, "safetensors", "fsspec", "upath", "ssl", "sympy", "scipy"}
 
 
+@pytest.mark.process
 def test_a_local_conversion_loads_no_http(samples, tmp_path):
     code = CLI + "\n" + "bad = {'urllib.request', 'http.client'} & set(sys.modules)\nassert not bad, bad"
     target = str(tmp_path / "x.safetensors")
@@ -134,12 +140,14 @@ def test_a_local_conversion_loads_no_http(samples, tmp_path):
         modules_after("import http.client\n" + code, "inspect", str(samples / "six_heads.keras"))
 
 
+@pytest.mark.process
 def test_the_command_asks_for_one_thread_unless_the_user_did():
     code = "import os\nfrom mha_convert.cli import main\ntry:\n    main()\nexcept SystemExit: pass\nassert os.environ['OPENBLAS_NUM_THREADS'] == {!r}"
     modules_after(code.format("1"), "--help")
     modules_after("import os\nos.environ['OPENBLAS_NUM_THREADS'] = '3'\n" + code.format("3"), "--help")
 
 
+@pytest.mark.process
 def test_proof_needs_no_keras(samples, tmp_path):
     loaded = modules_after(CLI, "convert", str(samples / "translator.h5"), str(tmp_path / "x.safetensors"))
     assert "torch" in loaded and not loaded & {"tensorflow", "keras", "jax"}
@@ -157,6 +165,7 @@ sys.meta_path.insert(0, Forbidden())
 """
 
 
+@pytest.mark.process
 def test_reading_and_proving_work_where_keras_and_tensorflow_cannot_be_imported(samples, tmp_path):
     for file in ("six_heads.keras", "translator.h5", "encoder.weights.h5"):
         modules_after(FORBID + CLI, "convert", str(samples / file), str(tmp_path / f"{file}.pt"))
@@ -164,6 +173,7 @@ def test_reading_and_proving_work_where_keras_and_tensorflow_cannot_be_imported(
         modules_after(FORBID + "import keras")
 
 
+@pytest.mark.process
 def test_genuine_keras_never_shares_a_process_with_torch(keras_installed, samples, tmp_path):
     loaded = modules_after(
         CLI, "convert", str(samples / "textbook.keras"), str(tmp_path / "x.pt"), "--reference", "keras"
@@ -171,6 +181,7 @@ def test_genuine_keras_never_shares_a_process_with_torch(keras_installed, sample
     assert "torch" in loaded and not loaded & {"tensorflow", "keras"}
 
 
+@pytest.mark.process
 def test_the_process_of_hdf5_starts_before_numpy_is_loaded():
     """Both load at once then: 0.1 s of every command."""
     assert not modules_after("import mha_convert.files.hdf5.process") & {*HEAVY, "numpy", "h5py", "rich"}

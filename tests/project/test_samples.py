@@ -9,6 +9,7 @@ from environment import PROJECT
 SCRIPTS = sorted(path.name for path in (PROJECT / "samples").glob("*.py") if path.name != "make_samples.py")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_scripts_run(samples, tmp_path, script):
     result = subprocess.run(

@@ -22,11 +22,11 @@ FILES = {  # name, content, what it is
     "lite of another name": ("x.keras", b"<\0\0\0TFL3" + BINARY, "a TensorFlow Lite model"),
     "frozen": ("frozen.pb", b"\n\x10\n\x01a\x12\x05Const" + BINARY, f"a frozen graph of TensorFlow, .*{KERAS_FILE}"),
     "renamed graph": ("model.pb", b"\x08\x01\x12" + BINARY, "the graph of a SavedModel under another name, .*saved_model.pb"),
-    "fingerprint": ("fingerprint.pb", b"\x08\x01\x12" + BINARY, "a part of a TensorFlow SavedModel, .*Give the folder"),
+    "fingerprint": ("fingerprint.pb", b"\x08\x01\x12" + BINARY, "a part of a TensorFlow SavedModel, .*Pass the folder"),
     "meta": ("m.ckpt-7.meta", b"\n\xe2\x06\x12" + BINARY, "the graph of a TensorFlow checkpoint, .*Give m.ckpt-7, the checkpoint"),
-    "binary like a page": ("x.bin", b"<\0\1\xff", "of no format that Keras writes"),
-    "numbers like a page": ("x.bin", b"<" + BINARY, "of no format that Keras writes"),
-    "binary like JSON": ("x.bin", b"{\0\1\xff", "of no format that Keras writes"),
+    "binary like a page": ("x.bin", b"<\0\1\xff", "not in a format that Keras writes"),
+    "numbers like a page": ("x.bin", b"<" + BINARY, "not in a format that Keras writes"),
+    "binary like JSON": ("x.bin", b"{\0\1\xff", "not in a format that Keras writes"),
     "a page": ("x.keras", b"\xef\xbb\xbf \n<!DOCTYPE html>\n<html>", "a web page or XML text"),
     "a page in another encoding": ("x.keras", b"<html><title>caf\xe9</title>", "a web page or XML text"),
     "a page that is cut within a letter": ("x.keras", b"<a>" + "é".encode() * 300, "a web page or XML text"),
@@ -42,7 +42,7 @@ FILES = {  # name, content, what it is
 def test_each_is_called_what_it_is(tmp_path, name):
     file, content, pattern = FILES[name]
     (tmp_path / file).write_bytes(content)
-    with pytest.raises(ReadError, match=f"this is {pattern}") as error:
+    with pytest.raises(ReadError, match=f"is {pattern}") as error:
         mha_convert.read(tmp_path / file)
     assert str(error.value).endswith(".") and "expected a saved Keras model" in str(error.value)
 
@@ -51,15 +51,15 @@ def test_a_folder_of_a_browser_is_called_so(tmp_path):
     (tmp_path / "group1-shard1of1.bin").write_bytes(BINARY)
     for content, pattern in ((MODEL, "layers model"), (GRAPH, "graph model")):
         (tmp_path / "model.json").write_bytes(content)
-        with pytest.raises(ReadError, match=f"this is a TensorFlow.js {pattern}"):
+        with pytest.raises(ReadError, match=f"is a TensorFlow.js {pattern}"):
             mha_convert.read(tmp_path)
     (tmp_path / "model.json").write_bytes(b'{"class_name": "Functional"}')
-    with pytest.raises(ReadError, match="this is a folder without a saved model"):
+    with pytest.raises(ReadError, match="is a folder without a saved model"):
         mha_convert.read(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def made(written_cases):
+def made(written_cases, starts_processes):
     """What the makers of ../shared/cases write, by the first two letters of their names."""
     return written_cases(*MAKERS)
 
@@ -70,13 +70,13 @@ GENUINE = {
     "11/tfjs/group1-shard1of1.bin": f"a shard of a TensorFlow.js model, .*{BACK}",
     "11/model.tflite": f"a TensorFlow Lite model, whose layers are fused, .*{KERAS_FILE}",
     "11/weights.pkl": "a Python pickle, which could run code",
-    "10/slots/model.ckpt-100.meta": "the graph of a TensorFlow checkpoint, .*Give model.ckpt-100, the checkpoint beside it",
+    "10/slots/model.ckpt-100.meta": "the graph of a TensorFlow checkpoint, .*Give model.ckpt-100, the checkpoint next to it",
 }
 
 
 def test_genuine_foreign_files_are_called_what_they_are(made):
     for file, pattern in GENUINE.items():
-        with pytest.raises(ReadError, match=f"this is {pattern}"):
+        with pytest.raises(ReadError, match=f"is {pattern}"):
             mha_convert.read(made / file)
 
 

@@ -80,6 +80,7 @@ def test_one_process_serves_many_files_and_threads(samples, tmp_path):
     assert process._reader.child.popen.pid == first
 
 
+@pytest.mark.process
 def test_the_process_cannot_open_files(tmp_path):
     """HDF5 opens external storage by itself, if it is let; here it is asked for, past our own checks."""
     code = f"""
@@ -118,6 +119,7 @@ def test_plugins_are_off_and_nothing_of_the_environment_gets_in(monkeypatch, sam
     assert seen["HDF5_PLUGIN_PRELOAD"] == "::" and "/elsewhere" not in seen.values()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_has_a_process_of_its_own(samples):
     read(samples / "encoder.weights.h5")

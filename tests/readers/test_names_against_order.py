@@ -39,7 +39,7 @@ def run(script: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cases(keras_installed, tmp_path_factory) -> Path:
+def cases(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """The six forms of the issue."""
     script = SHARED / "cases" / "16_names_against_order.py"
     require(script.is_file(), "../shared/cases")
@@ -47,7 +47,7 @@ def cases(keras_installed, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def models(keras_installed, tmp_path_factory) -> Path:
+def models(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """Genuine files whose order is unusual."""
     return run(SUPPORT / "order_models.py", tmp_path_factory.mktemp("order"))
 
@@ -112,7 +112,7 @@ def test_a_file_that_says_two_things_is_refused_with_both(cases, tmp_path, file,
     for path in (cases / file, shutil.copy(cases / file, tmp_path / "x")):
         with pytest.raises(ReadError, match=fact) as error:
             mha_convert.convert_file(path, tmp_path / "x.pt")
-        assert "Keras goes by the order and would take" in str(error.value) and str(error.value).endswith(CHANGED)
+        assert "Keras loads by order and would use" in str(error.value) and str(error.value).endswith(CHANGED)
         assert "\n" not in str(error.value) and not (tmp_path / "x.pt").exists()
 
 
@@ -121,7 +121,7 @@ def test_weights_of_a_model_that_lists_its_layers_otherwise_have_a_note(cases, t
     report = mha_convert.convert_file(cases / "b.weights.h5", tmp_path / "x.pt", config=cases / "a.json")
     (note,) = [note for note in report.notes if "order" in note]
     assert "'layers/multi_head_attention' is 'y' in the file, 'x' by the order" in note
-    assert "Keras' own load_weights goes by the order and would exchange them" in note
+    assert "Keras' own load_weights loads by order and would swap them" in note
     own = mha_convert.find_layers(mha_convert.read(cases / "b.keras"))
     expected = {layer.name: layer.query.kernel.read() for layer in own}
     for item in report.plan.layers:
@@ -165,7 +165,7 @@ def test_frozen_projections_are_told_of_and_converted_by_name(models, model, lay
     """A `.h5` lists what is trained first, and Keras itself loads it by position; no configuration says it."""
     (note,) = notes_on_order(models / f"{model}.h5")
     assert note.startswith(f"Layer '{layer}' lists the weights of 'key' where Keras makes those of 'query'")
-    assert "Keras itself loads a .h5 by the order, and would exchange or refuse them" in note
+    assert "Keras itself loads a .h5 by order, and would swap or refuse them" in note
     assert not notes_on_order(models / f"{model}.keras")
     with np.load(models / "kernels.npz") as archive:
         expected = archive[f"{model}/{layer.rpartition('/')[2]}"]

@@ -105,7 +105,7 @@ IMPOSTORS = {
     "zip in zip": (zip_of(inner__zip=b"PK"), "a zip in a zip archive: 'inner.zip'.*Unpack it .`unzip "),
     "keras in zip": (zip_of(model__keras=b"PK"), "a zip archive that holds the .keras file 'model.keras'.*Unpack it .`unzip "),
     "h5 in zip": (zip_of(model__h5=b"x"), "a zip archive that holds the HDF5 file 'model.h5'"),
-    "saved model in zip": (zip_of(saved__model=b"", **{"saved_model.pb": b"x"}), "a zip archive of a SavedModel, 'saved_model.pb'.*give the folder"),
+    "saved model in zip": (zip_of(saved__model=b"", **{"saved_model.pb": b"x"}), "a zip archive of a SavedModel, 'saved_model.pb'.*pass the folder"),
     "keras in tar": (tar_of("w", "a/model.keras"), "a tar archive that holds the .keras file 'a/model.keras'.*`tar xf "),
     "h5 in tar.gz": (tar_of("w:gz", "a/x.txt", "a/model.h5"), "a tar archive that holds the HDF5 file 'a/model.h5'"),
     "checkpoint in tar.bz2": (tar_of("w:bz2", "m/ckpt.index"), "holds the TensorFlow checkpoint 'm/ckpt.index'"),
@@ -118,9 +118,9 @@ IMPOSTORS = {
     "gzip": (b"\x1f\x8b\x08\x00", "a gzip archive"),
     "numpy": (b"\x93NUMPY\x01\x00", "a NumPy array"),
     "json": (b'{"class_name": "Functional"}', "JSON text: an architecture without weights"),
-    "empty": (b"", "this is empty"),
+    "empty": (b"", "is empty"),
     "text": (b"hello, this is a note\n", "a text file"),
-    "noise": (bytes(range(128, 256)) * 3, "of no format that Keras writes"),
+    "noise": (bytes(range(128, 256)) * 3, "not in a format that Keras writes"),
 }  # fmt: skip
 
 
@@ -296,7 +296,7 @@ def test_sharded_weights_are_read_from_their_index_and_from_their_folder(corpus,
 def test_a_missing_shard_is_named(corpus, tmp_path):
     folder = shards(corpus, tmp_path)
     (folder / "model_00002.weights.h5").unlink()
-    with pytest.raises(ReadError, match="its shard 'model_00002.weights.h5' is not beside it"):
+    with pytest.raises(ReadError, match="its shard 'model_00002.weights.h5' is not next to it"):
         mha_convert.read(folder)
 
 
@@ -317,7 +317,7 @@ def test_an_index_leads_nowhere_else(corpus, tmp_path, name):
     index = json.loads((folder / "model.weights.json").read_text())
     index["weight_map"]["/layers/multi_head_attention/key_dense/vars"] = name
     (folder / "model.weights.json").write_text(json.dumps(index))
-    with pytest.raises(ReadError, match="names the shard .*, expected a file beside it"):
+    with pytest.raises(ReadError, match="names the shard .*, expected a file next to it"):
         mha_convert.read(folder)
 
 
@@ -342,5 +342,5 @@ def test_a_directory_that_points_elsewhere_is_damage(golden, tmp_path, place):
 
 def test_one_shard_alone_leads_to_its_index(corpus, tmp_path):
     folder = shards(corpus, tmp_path)
-    with pytest.raises(ReadError, match="is one shard of 'model.weights.json' beside it"):
+    with pytest.raises(ReadError, match="is one shard of 'model.weights.json' next to it"):
         mha_convert.read(folder / "model_00001.weights.h5")

@@ -88,11 +88,11 @@ def test_an_architecture_comes_in_several_dresses(weights, config):
     "content, fact",
     [
         ("{", "is not valid JSON"),
-        ("[]", "is no model's architecture"),
-        ('{"class_name": "Functional"}', "is no model's architecture"),
+        ("[]", "is not a model's architecture"),
+        ('{"class_name": "Functional"}', "is not a model's architecture"),
         ('{"class_name": "Custom", "config": {}}', "the given architecture lists no layers"),
         ('{"class_name": "Sequential", "config": {"layers": [{"class_name": "Dense", "config": {"name": "d"}}]}}',
-         "holds layer 'attn', which the given architecture does not name .it has 'd'.. It is another model's"),
+         "holds layer 'attn', which that architecture does not name .it has 'd'.. It is another model's"),
     ],
 )  # fmt: skip
 def test_what_is_no_architecture_of_this_file_is_refused(weights, config, content, fact):
@@ -102,7 +102,7 @@ def test_what_is_no_architecture_of_this_file_is_refused(weights, config, conten
 
 
 def test_a_missing_architecture_is_named(weights, tmp_path):
-    with pytest.raises(ReadError, match="nope.json: cannot be read: there is no such file"):
+    with pytest.raises(ReadError, match="nope.json cannot be read: there is no such file"):
         mha_convert.read(weights, config=tmp_path / "nope.json")
 
 
@@ -132,7 +132,7 @@ def test_doubled_numbering_is_not_guessed(corpus, tmp_path):
     )
     del document["keras_version"], document["module"]
     (tmp_path / "model.json").write_text(json.dumps(document))
-    with pytest.raises(ReadError, match='number otherwise than the rest.*Add "keras_version"'):
+    with pytest.raises(ReadError, match='use other numbers than the rest.*Add "keras_version"'):
         mha_convert.read(tmp_path / "x.weights.h5", config=tmp_path / "model.json")
 
 
@@ -154,6 +154,7 @@ def test_counting_needs_the_very_model(corpus, tmp_path):
     assert any("does not hold the layers' names: they are the architecture's" in note for note in notes)
 
 
+@pytest.mark.process
 def test_the_command_line_takes_it_in_every_verb(weights, config, tmp_path):
     def run(*arguments):
         command = [sys.executable, "-m", "mha_convert", *map(str, arguments), "--config", str(config)]
@@ -192,7 +193,7 @@ def test_presets_are_read_whole_and_in_shards(golden, corpus, tmp_path, sharded)
     assert mha_convert.convert_file(folder, tmp_path / "x.safetensors").proven
     if sharded:
         (folder / "model_00002.weights.h5").unlink()
-        with pytest.raises(ReadError, match=re.escape("its shard 'model_00002.weights.h5' is not beside it")):
+        with pytest.raises(ReadError, match=re.escape("its shard 'model_00002.weights.h5' is not next to it")):
             mha_convert.read(folder)
 
 

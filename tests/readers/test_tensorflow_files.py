@@ -74,7 +74,7 @@ NAMES = {
 
 
 @pytest.fixture(scope="session")
-def tensorflow_models(keras_installed, tmp_path_factory) -> Path:
+def tensorflow_models(keras_installed, tmp_path_factory, starts_processes) -> Path:
     """What the installed Keras and TensorFlow write now, and how TensorFlow reads every checkpoint that there is."""
     folder = tmp_path_factory.mktemp("tensorflow")
     command = [sys.executable, SUPPORT / "tensorflow_models.py", folder, *PREFIXES]
@@ -222,6 +222,7 @@ def test_our_rows_of_protobuf_messages_are_tensorflows(tensorflow_models):
     assert set(message_classes()) == compared
 
 
+@pytest.mark.process
 def test_nothing_of_tensorflow_is_imported(samples, golden):
     code = """
 import sys
@@ -283,7 +284,7 @@ def test_a_folder_of_checkpoints_gives_its_latest_and_says_so(checkpoint):
     assert "The folder holds 2 checkpoints (ckpt, older); 'ckpt' is the latest." in notes
     (checkpoint / "checkpoint").write_text('model_checkpoint_path: "/home/somebody/run/older"\n')
     assert any(
-        "names '/home/somebody/run/older'; 'older' beside it" in note for note in mha_convert.read(checkpoint).notes
+        "names '/home/somebody/run/older'; 'older' next to it" in note for note in mha_convert.read(checkpoint).notes
     )
     (checkpoint / "checkpoint").unlink()
     with pytest.raises(mha_convert.ReadError, match="holds 2 checkpoints .ckpt, older., and no file 'checkpoint'"):
@@ -298,7 +299,7 @@ def test_a_checkpoint_file_is_never_followed_out_of_its_folder(checkpoint, tmp_p
         (checkpoint / f"ckpt.{part}").rename(outside / f"ckpt.{part}")
     for path in (f"{outside}/ckpt", "../outside/ckpt"):
         (checkpoint / "checkpoint").write_text(f'model_checkpoint_path: "{path}"\n')
-        with pytest.raises(mha_convert.ReadError, match="expected a checkpoint beside it; the folder holds none"):
+        with pytest.raises(mha_convert.ReadError, match="expected a checkpoint next to it; the folder holds none"):
             mha_convert.read(checkpoint)
 
 
@@ -324,7 +325,7 @@ def test_missing_parts_have_messages_of_their_own(checkpoint):
 def test_a_missing_shard_is_named(tensorflow_models, tmp_path):
     shutil.copytree(tensorflow_models / "shards", tmp_path / "shards")
     (tmp_path / "shards" / "two.data-00001-of-00002").unlink()
-    with pytest.raises(mha_convert.ReadError, match="it is partial: 'two.data-00001-of-00002' not beside it"):
+    with pytest.raises(mha_convert.ReadError, match="it is partial: 'two.data-00001-of-00002' not next to it"):
         mha_convert.read(tmp_path / "shards" / "two")
 
 
@@ -340,7 +341,7 @@ def test_saved_models_without_parts(saved_model):
 def test_a_damaged_saved_model_is_named(saved_model):
     for content, fact in (
         (b"", "is empty"),
-        (b"\xff" * 500, "is no protobuf message"),
+        (b"\xff" * 500, "is not a protobuf message"),
         (b"\x08\x01", "holds no graph"),
     ):
         (saved_model / "saved_model.pb").write_bytes(content)

@@ -26,7 +26,7 @@ def start(*arguments: object, cwd: Path, program: Sequence[str] = PROGRAM, befor
             before()
 
     return subprocess.Popen(
-        [sys.executable, *program, *map(str, arguments)],
+        [sys.executable, "-B", *program, *map(str, arguments)],  # a limit of sizes would cut off Python's .pyc files
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -32,7 +32,7 @@ def ours(case: dict) -> str:
         return "converts"
     name = Path(case["file"]).name
     text = case["convert"]["err"].strip().removeprefix("error: ")
-    text = re.sub(r"\S*/set/(files|canary)/", "", text).removeprefix(f"{name}: ")
+    text = re.sub(r"\S*/set/(files|canary)/", "", text).removeprefix(f"{name}: ").removeprefix(f"{name} ")
     return cell(re.split(r"\. (?=[A-Z])", text)[0][:160])
 
 

@@ -108,6 +108,7 @@ def without_meaning(path, description, other):
     return path[0] in ("layout", "dtype") and other["layers"] == description["layers"]
 
 
+@pytest.mark.slow  # some hundred proofs of each target
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
 def test_no_field_of_a_description_can_be_changed(target, tmp_path, suffix):
     """Point 6 of issue 12: each field damaged in each way, and verify fails with one line."""
@@ -161,7 +162,7 @@ def test_a_difference_is_told_as_actual_against_expected(samples, tmp_path, chan
     with_description(load_file(target), description, target)
     with pytest.raises(
         mha_convert.VerificationError,
-        match=rf"its description differs from what the source tells: layer 'attention': {words}.*\. Convert again\.$",
+        match=rf"its description differs from what the source says: layer 'attention': {words}.*\. Convert again\.$",
     ):
         mha_convert.verify_file(source, target)
 
@@ -221,7 +222,7 @@ INCONSISTENT = {
     "other size": (lambda a: a.update(embed_dim=12), "has the shape"),
     "rate": (lambda a: a.update(dropout=1.5), "dropout is 1.5, expected a number from 0 to 1"),
     "text": (lambda a: a.update(bias="no"), 'bias is "no", expected true or false'),
-    "no bias": (lambda a: a.update(bias=False), "beside its tensors lies"),
+    "no bias": (lambda a: a.update(bias=False), "among its tensors is"),
 }
 
 
@@ -248,7 +249,7 @@ def test_layers_and_keys_are_there_once(pieces):
     refused(tensors, text, path, "it has the name 'num_heads' twice")
     refused(tensors, json.dumps(description).replace("0.0", "NaN", 1), path, "it holds NaN, which is not JSON")
     prefix = description["layers"][0]["prefix"]
-    refused(tensors | {f"{prefix}bias_k": torch.zeros(3)}, description, path, "beside its tensors lies 'first.*bias_k'")
+    refused(tensors | {f"{prefix}bias_k": torch.zeros(3)}, description, path, "among its tensors is 'first.*bias_k'")
     assert len(loaded(tensors | {"head.weight": torch.zeros(3)}, description, path)) == 2  # of a larger model
 
 
@@ -326,6 +327,7 @@ print(grown, time.process_time() - began)
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="measures as Linux does")
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_description_costs_what_its_text_costs(samples, tmp_path, bomb):

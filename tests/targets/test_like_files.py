@@ -130,7 +130,7 @@ def keras_zip():
     return file.getvalue()
 
 
-SAVE = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and give that."
+SAVE = "Save your PyTorch model with torch.save(model.state_dict(), 'model.pt') and pass that."
 WRONG = {
     "a whole model": (
         lambda: saved(decoder()),
@@ -150,11 +150,11 @@ WRONG = {
     "Keras": (keras_zip, "is a saved Keras model, and --like (like=) takes a PyTorch model"),
     "HDF5": (lambda: b"\x89HDF\r\n\x1a\n" + bytes(100), "is a saved Keras model, and --like (like=) takes a PyTorch m"),
     "nothing": (lambda: b"", "is empty"),
-    "text": (lambda: b"in_proj_weight", "is no state_dict (.safetensors, .pt)"),
+    "text": (lambda: b"in_proj_weight", "is not a state_dict (.safetensors, .pt)"),
     "JSON": (lambda: b'{"a": 1}', "is JSON text, without tensors"),
     "LFS": (lambda: b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer, not the file itself"),
     "web": (lambda: b"<!DOCTYPE html>", "is a web page or XML text"),
-    "damaged safetensors": (lambda: bytes([9, 0, 0, 0, 0, 0, 0, 0]) + b"{{{", "is no intact safetensors file"),
+    "damaged safetensors": (lambda: bytes([9, 0, 0, 0, 0, 0, 0, 0]) + b"{{{", "is not an intact safetensors file"),
     "one byte": (lambda: b"\x80", "cannot be read as a file of torch.save: it is damaged"),
     "another pickle": (
         lambda: pickle.dumps([1]) * 2,
@@ -163,6 +163,7 @@ WRONG = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("form", WRONG)
 def test_other_files_are_called_what_they_are(samples, tmp_path, form):
     """Point 13 of issue 12: never "Convert again", of which nothing gets better."""
@@ -184,8 +185,8 @@ def test_the_one_that_is_meant_is_asked_for(tmp_path):
     with pytest.raises(mha_convert.ReadError) as caught:
         open_model(tmp_path / "x.pt")
     assert str(caught.value) == (
-        f"{tmp_path}/x.pt: holds 1 state_dict, 'net', and not one that is sure. Save the one that you mean, "
-        "torch.save(torch.load(path, weights_only=True)['net'], 'model.pt'), and give that."
+        f"{tmp_path}/x.pt holds 1 state_dict, 'net', and not one that is sure. Save the one that you mean, "
+        "torch.save(torch.load(path, weights_only=True)['net'], 'model.pt'), and pass that."
     )
     torch.save({"model": {"a": torch.ones(3)}, "state_dict": {"b": torch.ones(3)}}, tmp_path / "x.pt")
     with pytest.raises(
@@ -206,15 +207,14 @@ def test_a_pipe_is_not_waited_for(tmp_path):
             opener(tmp_path / "x.pt")
 
 
+@pytest.mark.process
 def test_where_nothing_fits_the_exit_code_says_so(samples, tmp_path):
     """Point 13 of issue 12: proposing, as text and as JSON, and converting."""
     torch.save(nn.MultiheadAttention(6, 2).state_dict(), tmp_path / "model.pt")
     command = ("match", samples / "translator.h5", "model.pt")
     proposal = run(*command, cwd=tmp_path, code=1, shown=True)
     assert "Without a place: layer 'self_attention'" in proposal.stdout
-    assert proposal.stderr.startswith(
-        "error: model.pt: does not take every layer: layer 'self_attention': no attention"
-    )
+    assert proposal.stderr.startswith("error: model.pt does not take every layer: layer 'self_attention': no attention")
     document = json.loads(run(*command, "--json", cwd=tmp_path, code=1, shown=True).stdout)
     assert document["pairs"] == [] and document["notes"] == [] and len(document["layers_left"]) == 2
     convert = ("convert", samples / "translator.h5", "x.pt", "--like", "model.pt")
@@ -376,6 +376,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="measures as Linux does")
 def test_hostile_files_are_refused_in_one_line_and_cost_little(tmp_path):
     """Point 11 of issue 12: no traceback, no gigabytes, no wait; whatever the pickle calls is not called."""

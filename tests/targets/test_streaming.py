@@ -141,7 +141,7 @@ def test_an_error_in_a_thread_is_the_same_error(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(safetensors_file, "write_all", full)
-    with pytest.raises(WriteError, match="x.safetensors: cannot be written: .*[Nn]o space left"):
+    with pytest.raises(WriteError, match="x.safetensors cannot be written: .*[Nn]o space left"):
         mha_convert.write(tmp_path / "x.safetensors", tensors_of([layer]))
     assert not list(tmp_path.iterdir())
 

@@ -14,6 +14,7 @@ import mha_convert
 BACKENDS = [name for name in ("tensorflow", "torch", "jax") if importlib.util.find_spec(name)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_sample_agrees_with_genuine_keras(keras_installed, samples, tmp_path, backend, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", backend)
@@ -27,6 +28,7 @@ def test_every_sample_agrees_with_genuine_keras(keras_installed, samples, tmp_pa
         assert max(comparison.relative for comparison in theirs) < 1e-6
 
 
+@pytest.mark.process
 def test_geometries_agree_with_genuine_keras(keras_installed, tmp_path):
     """The whole table of sizes in one Keras process."""
     from layer_cases import CASES, make_layer
@@ -40,6 +42,7 @@ def test_geometries_agree_with_genuine_keras(keras_installed, tmp_path):
     assert sum(comparison.reference.startswith("Keras ") for comparison in proof.comparisons) == 12 * len(CASES)
 
 
+@pytest.mark.process
 def test_genuine_keras_can_disagree(keras_installed, tmp_path, monkeypatch):
     """Were our formula wrong in the same way as our conversion, Keras would say so."""
     from layer_cases import CASES, make_layer
@@ -80,6 +83,7 @@ def test_without_keras_the_message_says_how_to_get_it(samples, tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_a_keras_that_does_not_start_is_one_line(keras_installed, samples, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "nonsense")
     with pytest.raises(mha_convert.VerificationError, match="the Keras process ended: .*nonsense"):
@@ -114,14 +118,14 @@ built, plain = keras.layers.Dense(2), keras.layers.Attention()
 built.build((None, 4))
 plain([np.ones((1, 2, 3)), np.ones((1, 2, 3))])
 for thing, words in (
-    (keras.layers.Dense(2), "Dense: is not an attention layer, and has no weights. Give a built keras.layers.MultiH"),
-    (built, "its class is Dense, expected attention with weights of its own. Give a keras.layers.MultiHeadAttention"),
-    (plain, "Attention: has no weights of its own, so there is nothing to convert. Call torch.nn.functional"),
-    (keras.layers.MultiHeadAttention, "MultiHeadAttention: is the class, expected a built layer. Give the layer"),
+    (keras.layers.Dense(2), "Dense is not an attention layer, and has no weights. Pass a built keras.layers.MultiH"),
+    (built, "its class is Dense, expected attention with weights of its own. Pass a keras.layers.MultiHeadAttention"),
+    (plain, "Attention has no weights of its own, so there is nothing to convert. Call torch.nn.functional"),
+    (keras.layers.MultiHeadAttention, "MultiHeadAttention is the class, expected a built layer. Pass the layer"),
     (keras.layers.Attention(use_scale=True), "Call the layer once"),
-    (model, "Functional: is a model, expected one layer"),
-    ("model.keras", "'model.keras': is a path, expected a layer in memory"),
-    (torch.nn.MultiheadAttention(4, 2), "MultiheadAttention: is not a layer of Keras (torch.nn.modules.activation."),
+    (model, "Functional is a model, expected one layer"),
+    ("model.keras", "'model.keras' is a path, expected a layer in memory"),
+    (torch.nn.MultiheadAttention(4, 2), "MultiheadAttention is not a layer of Keras (torch.nn.modules.activation."),
 ):
     try:
         mha_convert.from_keras_layer(thing)
@@ -148,5 +152,6 @@ else:
 """
 
 
+@pytest.mark.process
 def test_live_layers_become_modules(keras_installed):
     subprocess.run([sys.executable, "-c", LIVE], check=True, cwd=PROJECT, timeout=300)

@@ -23,7 +23,7 @@ def test_explain_takes_every_golden_layer(layout):
         except MhaConvertError:
             continue  # refused; anything else fails here
         for items in alike(plans.plans):
-            text = explanation(items, f"'{path.name}'")
+            text = "\n".join(explanation(items, f"'{path.name}'"))
             for rule in items[0].rules:
                 assert rule.target in text, path
             explained += 1
@@ -38,6 +38,6 @@ def test_gates_windows_and_shared_heads_are_in_the_formula():
         ("gqa", "2 query heads in a row share one of the 2 heads of k and v"),
     ):
         (item,) = explain_file(GOLDEN / "keras-3.15.1" / f"{name}.keras", layout="linear").plans
-        assert words in explanation([item], "'x.keras'"), name
+        assert words in "\n".join(explanation([item], "'x.keras'")), name
     (item,) = explain_file(GOLDEN / "keras-3.15.1" / "square.keras", layout="linear").plans
-    assert not re.search("gate|window|share", explanation([item], "'x.keras'"))
+    assert not re.search("gate|window|share", "\n".join(explanation([item], "'x.keras'")))

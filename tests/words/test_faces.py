@@ -138,6 +138,7 @@ def paths(value, way=()):
             yield from paths(inner, (*way, key))
 
 
+@pytest.mark.process
 def test_lines_of_a_batch_and_its_summary_fit_their_schemas(tmp_path):
     sources = [GOLDEN / "keras-3.15.1" / name for name in ("square.keras", "mha_subclass.keras")]
     sources += [tmp_path / "missing.keras", *GOLDEN.rglob("*weightless*.keras")]
@@ -224,6 +225,7 @@ def test_hostile_names_stay_in_the_line(samples):
     assert hostile.to_dict()["name"] == HOSTILE  # JSON escapes by itself
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "code", "kind"),
     [

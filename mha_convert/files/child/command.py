@@ -1,6 +1,6 @@
 """Pythons of our own, started so that they import what this one imports, and nothing from the current folder.
 
-``python -m`` and ``python -c`` look for modules in the current folder first: a ``json.py`` beside a downloaded model
+``python -m`` and ``python -c`` look for modules in the current folder first: a ``json.py`` next to a downloaded model
 would run. A child is isolated (``-I``: no current folder, no ``PYTHON…`` variables) and is given its folders by name.
 """
 
@@ -19,8 +19,9 @@ def python(module: str, *, folders: Sequence[str] | None = None, site: bool = Tr
         folders: where it finds modules, after its own Python's library; None for those of this process.
         site: whether it has installed packages by itself, which editable installations need.
     """
-    # Names of files are decoded as here: -I does not look at PYTHONUTF8.
-    own = ["-I", "-X", f"utf8={sys.flags.utf8_mode}", *([] if site else ["-S"])]
+    # Names of files are decoded, and .pyc files written, as here: -I does not look at PYTHON… variables.
+    own = ["-I", "-X", f"utf8={sys.flags.utf8_mode}", *(["-B"] if sys.dont_write_bytecode else [])]
+    own += [] if site else ["-S"]
     if folders is None:
         return [sys.executable, *own, "-c", PROGRAM.format(module=module), *importable()]
     program = PROGRAM.replace("sys.path[:] =", "sys.path +=").format(module=module)

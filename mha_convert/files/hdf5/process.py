@@ -80,7 +80,7 @@ def patience(seconds: float) -> float:
 
 
 def folders() -> list[str]:
-    """Where h5py, NumPy and this package lie; the process sees no other folder."""
+    """Where h5py, NumPy and this package are; the process sees no other folder."""
     specs = [importlib.util.find_spec(name) for name in ("h5py", "numpy")]
     found = [str(Path(spec.origin).parent.parent) for spec in specs if spec and spec.origin]
     return list(dict.fromkeys([*found, str(Path(__file__).parents[3])]))
@@ -91,7 +91,7 @@ def why_ended(ended: Ended, seconds: float) -> tuple[str, str]:
     if not ended.in_time:
         return (
             "silent",
-            f"is read by a process that said nothing for {patience(seconds):.0f} s, and may have been stopped",
+            f"was read by a process that said nothing for {patience(seconds):.0f} s, and may have been stopped",
         )
     if ended.signal in OUT_OF_TIME:
         return "limit", f"takes the HDF5 library more than {seconds:.0f} s to read"

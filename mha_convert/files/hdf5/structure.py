@@ -21,7 +21,7 @@ DAMAGED, FOREIGN, LIMIT = "damaged", "foreign", "limit"
 LIBRARY_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, NotImplementedError)
 
 
-class Refusal(Exception):  # noqa: N818 - an answer to the parent, no error of ours
+class Refusal(Exception):  # noqa: N818 - an answer to the parent, not an error of ours
     """What is wrong with the file, and of which kind that is."""
 
     def __init__(self, kind: str, fact: str, place: str = "") -> None:
@@ -33,7 +33,7 @@ def tree(file: Any, request: dict[str, Any]) -> dict[str, Any]:
     """All groups and arrays, as plain data, down to ``depth`` groups.
 
     A group is ``{"attributes": …, "members": {name: …}}``; a link to elsewhere ``{"link": true}``; arrays see
-    ``described``. What is wrong with one object stands in its ``refused``, and does no harm if nobody needs it.
+    ``described``. What is wrong with one object is in its ``refused``, and does no harm if nobody needs it.
     """
     limits, seen, objects = request["limits"], set(), 0
     root: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def tree(file: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Piece(NamedTuple):
-    """Where the numbers of an array lie; ``address`` is its description's, the same for all names of one array."""
+    """Where the numbers of an array are; ``address`` is its description's, the same for all names of one array."""
 
     start: int
     end: int
@@ -76,7 +76,7 @@ class Piece(NamedTuple):
 
 
 def refuse_shared_bytes(pieces: list[Piece]) -> None:
-    """Arrays that lie over each other are refused; one array under two names is what h5py calls a hard link."""
+    """Arrays that overlap are refused; one array under two names is what h5py calls a hard link."""
     shared: set[int] = set()
     last: Piece | None = None
     for piece in sorted(pieces, key=itemgetter(0, 1)):
@@ -85,7 +85,7 @@ def refuse_shared_bytes(pieces: list[Piece]) -> None:
         last = piece if last is None or piece.end > last.end else last
     for piece in pieces:
         if piece.address in shared:
-            piece.node["refused"] = refused(DAMAGED, "lies in bytes of the file that another array has, too")
+            piece.node["refused"] = refused(DAMAGED, "shares bytes of the file with another array")
 
 
 def member(group: Any, name: bytes, request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -95,7 +95,7 @@ def member(group: Any, name: bytes, request: dict[str, Any]) -> tuple[Any, dict[
             return None, {"link": True}
         item = h5o.open(group, name)
     except LIBRARY_ERRORS:
-        return None, {"refused": refused(DAMAGED, "its description is damaged")}
+        return None, {"refused": refused(DAMAGED, "has a damaged description")}
     if isinstance(item, h5d.DatasetID):
         return None, described(item, request)
     if isinstance(item, h5g.GroupID):
@@ -109,11 +109,11 @@ def refused(kind: str, fact: str) -> dict[str, str]:
 
 
 def names_in(group: Any, place: str, most: int) -> list[bytes]:
-    """What lies in a group, in the file's order."""
+    """What is in a group, in the file's order."""
     try:
         names = list(group)
     except LIBRARY_ERRORS as error:
-        raise Refusal(DAMAGED, "its list of members is damaged", place) from error
+        raise Refusal(DAMAGED, "has a damaged list of members", place) from error
     longest = max(map(len, names), default=0)
     if longest > most:
         raise Refusal(LIMIT, f"holds a name of {longest} bytes, expected at most {most}", place)
@@ -158,7 +158,7 @@ def attribute(group: Any, name: bytes, size: int, most: int) -> dict[str, Any]:
             raise MemoryError from error
         return {"refused": refused(DAMAGED, "is damaged")}
     long = sum(map(len, filter(is_text, value))) if isinstance(value, list) else 0
-    if long > size:  # texts that lie in one place of the file
+    if long > size:  # texts that are in one place of the file
         return {"refused": refused(FOREIGN, f"is {long} characters of text in a file of {size} bytes")}
     return {"value": value}
 
@@ -178,7 +178,7 @@ def as_text(value: Any) -> Any:
 
 
 def described(dataset: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Shape, dtype and place of an array: ``offset`` where its bytes lie in one piece, as they are."""
+    """Shape, dtype and place of an array: ``offset`` where its bytes are in one piece, as they are."""
     try:
         return facts(dataset, request)
     except Refusal as refusal:
@@ -186,7 +186,7 @@ def described(dataset: Any, request: dict[str, Any]) -> dict[str, Any]:
     except MemoryError:
         raise
     except Exception:
-        return {"refused": refused(DAMAGED, "its description is damaged")}
+        return {"refused": refused(DAMAGED, "has a damaged description")}
 
 
 def facts(dataset: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -270,5 +270,5 @@ def array(file: Any, path: str) -> Any:
     except MemoryError:
         raise
     except Exception as error:
-        raise Refusal(DAMAGED, "its stored numbers are damaged: they do not unpack, or not to its checksum") from error
+        raise Refusal(DAMAGED, "has damaged numbers: they do not unpack, or not to its checksum") from error
     return np.ascontiguousarray(content).astype(np.dtype(kind), copy=False).view(np.uint8).reshape(-1).data

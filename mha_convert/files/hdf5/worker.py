@@ -20,7 +20,7 @@ import h5py
 from ..child.messages import Channel, to_parent
 from .structure import DAMAGED, Refusal, array, refused, tree
 
-PAGE, PAGES_KEPT = 8 << 10, 1024  # of the file's structure, which lies scattered between the arrays
+PAGE, PAGES_KEPT = 8 << 10, 1024  # of the file's structure, which is scattered between the arrays
 CODECS = ("ascii", "latin-1", "utf-8")  # that h5py uses
 OPEN_FOR_WRITING = b"\1"
 
@@ -91,7 +91,7 @@ def answer(image: Image, request: dict[str, Any]) -> tuple[dict[str, Any], list[
     except EOFError:
         raise
     except Exception:
-        return {"refused": {**refused(DAMAGED, "its HDF5 structure is damaged"), "place": ""}}, []
+        return {"refused": {**refused(DAMAGED, "has a damaged structure"), "place": ""}}, []
 
 
 def open_file(image: Image) -> Any:
@@ -107,7 +107,7 @@ def open_file(image: Image) -> Any:
         cut = re.search(r"truncated file: eof = (\d+).*stored_eof = (\d+)", str(error))
         if cut:
             raise Refusal(DAMAGED, f"has {cut[1]} bytes of HDF5, its header says {cut[2]}: it was cut off") from error
-        raise Refusal(DAMAGED, "its HDF5 header is damaged") from error
+        raise Refusal(DAMAGED, "has a damaged header") from error
 
 
 def close_files() -> IO[str] | None:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
-from ...errors import ReadError, printable
+from ...errors import ReadError
 from ...files.source import Source
 
 PAGE = 8 << 20
@@ -68,7 +68,7 @@ class Deflated:
                         raise zlib.error(f"it ends {missing} bytes early")
         except zlib.error as error:
             raise ReadError(
-                f"{self.source}: its compressed weights cannot be inflated: {printable(error)}. "
+                f"{self.source}: its compressed weights cannot be inflated: {error}. "
                 "The file is damaged; copy or download it again."
             ) from error
         if len(self.states) == index + 1:

@@ -1,4 +1,4 @@
-"""An HDF5 file as readers need it: groups, their attributes, and where arrays lie.
+"""An HDF5 file as readers need it: groups, their attributes, and where arrays are.
 
 Keras' datasets are contiguous and unfiltered, and a ``.keras`` zip stores its HDF5 member uncompressed, so an array
 is a view into a memory map of the user's file. The structure, and whatever is stored otherwise, is read by a process
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ReadError, printable, reason
+from ...errors import ReadError, reason
 from ...files.child.messages import Message
 from ...files.child.process import Ended
 from ...files.hdf5.process import ask, why_ended
@@ -36,14 +36,14 @@ NEXT_STEPS = {
 
 def refusal(source: Source, refused: Mapping[str, str], subject: str = "") -> ReadError:
     """The error for what is wrong with an object, or with the whole file."""
-    place = subject or f"'{printable(refused['place'])}'" if refused.get("place") or subject else "its HDF5 data"
+    place = subject or f"'{refused['place']}'" if refused.get("place") or subject else "its HDF5 data"
     next_step = way_on(source.limits) if refused["kind"] == "limit" else NEXT_STEPS[refused["kind"]]
-    return ReadError(f"{source}: {place}: {printable(refused['fact'])}. {next_step}.")
+    return ReadError(f"{source}: {place} {refused['fact']}. {next_step}.")
 
 
 @dataclass(frozen=True)
 class Hdf5Image:
-    """Where an HDF5 file lies: a window of ``source``, or the ``content`` of a compressed zip member."""
+    """Where an HDF5 file is: a window of ``source``, or the ``content`` of a compressed zip member."""
 
     source: Source
     start: int = 0
@@ -64,7 +64,7 @@ class Hdf5Image:
         yield Hdf5Group(self, "", answer.words["tree"])
 
     def array(self, path: str, size: int, work: int) -> bytes:
-        """The bytes of an array that does not lie in one piece; ``work`` bytes are in memory while it is read."""
+        """The bytes of an array that is not in one piece; ``work`` bytes are in memory while it is read."""
         seconds = self.limits.seconds and self.limits.seconds + work / self.limits.speed
         memory = self.limits.memory and self.limits.memory + 3 * work
         (content,) = self.ask({"do": "array", "path": path}, memory, seconds).blocks
@@ -74,7 +74,7 @@ class Hdf5Image:
 
     def ask(self, request: Mapping[str, Any], memory: int, seconds: float) -> Message:
         """Ask the process that reads HDF5; its end is an error like any other."""
-        subject = f"dataset '{printable(request['path'])}'" if "path" in request else ""
+        subject = f"dataset '{request['path']}'" if "path" in request else ""
         try:
             with self.stream() as source:
                 message = {**request, "size": self.length, "memory": memory, "seconds": seconds}
@@ -84,7 +84,7 @@ class Hdf5Image:
             raise refusal(self.source, {"kind": kind, "fact": fact}, subject) from error
         except OSError as error:
             raise ReadError(
-                f"{self.source}: cannot be read: {reason(error)}. Check the disk, or copy it again."
+                f"{self.source} cannot be read: {reason(error)}. Check the disk, or copy it again."
             ) from error
         if answer.words.get("memory"):
             fact = f"takes the HDF5 library more than {memory >> 20} MB to read"
@@ -111,7 +111,7 @@ class Hdf5Image:
                 file.seek(self.start + start)
                 content = file.read(size)
                 if len(content) < size:
-                    raise ReadError(f"{self.source}: became shorter while it was read. Wait until it is complete.")
+                    raise ReadError(f"{self.source} became shorter while it was read. Wait until it is complete.")
                 return content
 
             yield read
@@ -148,7 +148,7 @@ class Hdf5Group:
     @property
     def place(self) -> str:
         """File and group, for messages."""
-        return f"{self.image.source}: '/{printable(self.path)}'"
+        return f"{self.image.source}: '/{self.path}'"
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is in this group itself, and not a link to elsewhere."""
@@ -159,7 +159,7 @@ class Hdf5Group:
         node, path = self.node["members"][name], f"{self.path}/{name}".lstrip("/")
         if "link" in node:
             raise ReadError(
-                f"{self.place}: its '{printable(name)}' is a link to another place or file. "
+                f"{self.place}: its '{name}' is a link to another place or file. "
                 "Keras never writes links; such a file is not read."
             )
         return Hdf5Group(self.image, path, node) if "members" in node else Hdf5Array(self.image, path, node)
@@ -170,7 +170,7 @@ class Hdf5Group:
         for part in path.split("/"):
             if part in ("", ".", "..") or isinstance(item, Hdf5Array) or part not in item.node["members"]:
                 raise ReadError(
-                    f"{self.place}: lists '{printable(path)}', which is not in the file. "
+                    f"{self.place} lists '{path}', which is not in the file. "
                     "The file is damaged or incomplete; copy it or save it again."
                 )
             item = item[part]
@@ -200,7 +200,7 @@ class Hdf5Group:
         attributes = self.node["attributes"]
         if name in attributes:
             if "refused" in attributes[name]:
-                raise refusal(self.image.source, attributes[name]["refused"], f"'/{printable(self.path)}': '{name}'")
+                raise refusal(self.image.source, attributes[name]["refused"], f"attribute '{name}' of '/{self.path}'")
             return attributes[name]["value"]
         parts = list(takewhile(attributes.__contains__, (f"{name}{number}" for number in count())))
         values = [self.attribute(part) for part in parts]
@@ -219,7 +219,7 @@ class Hdf5Array:
     def variable(self, role: Role = "layer") -> Variable:
         """Describe it. External and virtual storage is refused: it is data of other files."""
         image, node, path = self.image, self.node, self.path
-        place = f"dataset '{printable(path)}'"
+        place = f"dataset '{path}'"
         if "refused" in node:
             raise refusal(image.source, node["refused"], place)
         shape, size = tuple(node["shape"]), node["size"]
@@ -237,7 +237,7 @@ class Hdf5Array:
     def no_numbers(self) -> Array:
         """What is stored is no array of numbers."""
         raise ReadError(
-            f"{self.image.source}: dataset '{printable(self.path)}': is of type {self.node['dtype']}, "
+            f"{self.image.source}: dataset '{self.path}' is of type {self.node['dtype']}, "
             "expected numbers. Convert other layers with --layer."
         )
 

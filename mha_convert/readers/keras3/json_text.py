@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ReadError, printable, reason
+from ...errors import ReadError, reason, shortened
 from ...files.limits import Limits, way_on
 from ...files.small_files import read_small
 from ...files.source import Source
@@ -47,11 +47,11 @@ class AmbiguousError(ValueError):
 
 
 def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """One JSON object; ``AmbiguousError`` where a name stands in it twice, as readers take different ones."""
+    """One JSON object; ``AmbiguousError`` where a name is in it twice, as readers take different ones."""
     found = dict(pairs)
     if len(found) < len(pairs):
         name, times = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise AmbiguousError(f"an object has '{printable(name, 40)}' {times} times")
+        raise AmbiguousError(f"an object has '{shortened(name, 40)}' {times} times")
     return found
 
 
@@ -76,7 +76,7 @@ def json_file(source: Source) -> bytes:
     try:
         return read_small(source, source.limits.json, "JSON", way_on(source.limits))
     except OSError as error:
-        raise ReadError(f"{source}: cannot be read: {reason(error)}. Check the path, or copy it again.") from error
+        raise ReadError(f"{source} cannot be read: {reason(error)}. Check the path, or copy it again.") from error
 
 
 def mapping(value: Any) -> Json:

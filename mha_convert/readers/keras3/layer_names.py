@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...records.source import LayerConfig
+from ...classes import class_of
+from ...records.source import LayerConfig, Version
 from .json_text import Json
-from .model_config import Version, child_layers, descendants, is_nameless, layer_config
+from .model_config import child_layers, descendants, is_nameless, layer_config
 
 WEIGHTED_LAYERS_COUNT_TWICE = ((2, 12), (2, 14))  # "layer-N" and "layer_with_weights-N" were both enumerated
-SAVED_AS = {"GroupQueryAttention": "GroupedQueryAttention"}  # public name, and the class that names the group
 VISITED_LAYERS_DO_NOT_COUNT = ((2, 14), (3, 0))
 
 
@@ -25,17 +25,17 @@ def between(version: Version, bounds: tuple[Version, Version]) -> bool:
 
 
 def snake_case(class_name: str) -> str:
-    """``MultiHeadAttention`` as ``multi_head_attention``, by the same steps as Keras."""
+    """``LayerNormalization`` as ``layer_normalization``, by the same steps as Keras."""
     name = re.sub(r"\W+", "", class_name)
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 def stem_of(entry: Json) -> str:
-    """What the groups of a layer's class are called, before the counter."""
+    """What the groups of a layer's class are called, before the counter; a public name is not the class's own."""
     config = layer_config(entry)
-    saved_as = config.class_name if config.is_own else SAVED_AS.get(config.class_name, config.class_name)
-    return snake_case(saved_as)
+    row = class_of(config)
+    return snake_case(row.name if row else config.class_name)
 
 
 def is_bare_operation(entry: Json) -> bool:

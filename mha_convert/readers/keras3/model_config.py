@@ -1,41 +1,31 @@
 """What a model's JSON says of its layers: plain data in, ``LayerConfig`` out. Nothing is imported by name."""
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
-from ...errors import ReadError, printable
+from ...classes import OF_NAME, LayerClass
+from ...errors import ReadError, shortened
 from ...files.limits import TRUSTED
 from ...files.source import Source
-from ...records.source import Group, LayerConfig
+from ...records.source import Call, LayerConfig
 from ..keras_classes import is_own, module_of, registered_name
 from .json_text import Json, json_file, json_value, kind_of, mapping
 
-Version = tuple[int, ...]
-ATTENTION_TAKES_MASKS = (2, 10)
 MODELS = ("Functional", "Model", "Sequential")
 ALWAYS_LIST_LAYERS = ("Functional", "Sequential")  # a class of a user's own may be called Model
-HOLD_WEIGHTS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")  # always; of four projections
-MASK_ARGUMENTS = ("use_causal_mask", "attention_mask", "query_mask", "value_mask", "key_mask")
-
-
-def version_of(text: str | None) -> Version:
-    """``"3.15.1"`` as ``(3, 15, 1)``; () where unknown."""
-    return tuple(int(number) for number in re.findall(r"\d{1,9}", text or "")[:3])
 
 
 def read_architecture(source: Source) -> Json:
     """A model's JSON from a file of its own: ``model.to_json()``, ``config.json``, or a dumped ``get_config()``.
 
     Raises:
-        ReadError: it is no JSON, or no model's.
+        ReadError: it is not JSON, or not a model's.
     """
     text: Any = json_file(source)
     for _ in range(2):  # json.dump(model.to_json()) writes JSON in a JSON string
-        text = json_value(text, f"{source}: it", "Give what model.to_json() returned", source.limits)
+        text = json_value(text, f"{source}: it", "Pass what model.to_json() returned", source.limits)
         if not isinstance(text, str):
             break
     document = mapping(text)
@@ -43,8 +33,8 @@ def read_architecture(source: Source) -> Json:
         document = {"class_name": "Functional", "config": document}
     if not isinstance(document.get("class_name"), str) or "config" not in document:
         raise ReadError(
-            f"{source}: is no model's architecture, expected JSON with 'class_name' and 'config'. "
-            "Give what model.to_json() returned."
+            f"{source} is not a model's architecture, expected JSON with 'class_name' and 'config'. "
+            "Pass what model.to_json() returned."
         )
     return checked_model(document, source)
 
@@ -78,28 +68,28 @@ def refuse_pythons_own(entry: Json, source: Source) -> None:
     """A class of the standard library is not a layer: loading such a file is how strangers run code."""
     name, module = entry["class_name"], str(entry.get("module") or "").partition(".")[0]
     if module in sys.stdlib_module_names and source.limits != TRUSTED:
-        fact = f"a layer's class is '{printable(module, 40)}.{printable(name, 40)}', of Python itself and no layer"
-        raise ReadError(f"{source}: {fact}. It is not run; give --trust (trust=True) if it is a class of yours.")
+        fact = f"a layer's class is '{shortened(module, 40)}.{shortened(name, 40)}', of Python itself and not a layer"
+        raise ReadError(f"{source}: {fact}. It is not run; use --trust (trust=True) if it is a class of yours.")
 
 
 def name_faults(entry: Json) -> Iterator[str]:
     """A class that is not called anything."""
     name = entry.get("class_name")
     if not isinstance(name, str) or not name:
-        yield f"class_name {printable(name, 40)} is no name"
+        yield f"class_name {shortened(name, 40)} is not a name"
 
 
 def entry_faults(entry: Json) -> Iterator[str]:
     """Parts of one layer's or model's entry in a form that Keras does not write."""
-    name, inner = printable(entry["class_name"], 40), entry.get("config")
+    name, inner = shortened(entry["class_name"], 40), entry.get("config")
     for key in ("module", "registered_name"):
         if not isinstance(entry.get(key), str | None):
-            yield f"the {key} of '{name}' is {kind_of(entry[key])}, no text"
+            yield f"the {key} of '{name}' is {kind_of(entry[key])}, not text"
     layers = stated_layers(entry)
     if inner is not None and not isinstance(inner, dict) and layers is not inner:
-        yield f"the config of '{name}' is {kind_of(inner)}, no object"
+        yield f"the config of '{name}' is {kind_of(inner)}, not an object"
     if is_keras_model(entry) and not isinstance(layers, list):
-        yield f"the layers of '{name}' are {kind_of(layers)}, no list"
+        yield f"the layers of '{name}' are {kind_of(layers)}, not a list"
 
 
 def is_keras_model(entry: Json) -> bool:
@@ -125,36 +115,47 @@ def listed_layers(entry: Json) -> list[Json]:
 
 
 def list_faults(entry: Json, layers: list[Json]) -> Iterator[str]:
-    """Layers of one model that Keras cannot have written, each alone or beside the others."""
-    if layers and entry["class_name"] in HOLD_WEIGHTS and not is_own(entry):
-        yield f"an attention layer of class '{entry['class_name']}' lists layers, as models do"
+    """Layers of one model that Keras cannot have written, each alone or next to the others."""
+    row = required_class(entry)
+    if layers and row:
+        yield f"{row.title} of class '{entry['class_name']}' lists layers, as models do"
     for layer in layers:
         yield from layer_faults(layer, entry["class_name"])
     names = Counter(layer_config(layer).name for layer in layers)
-    yield from (f"two layers are called '{printable(name, 40)}'" for name, times in names.items() if name and times > 1)
+    yield from (f"two layers are called '{shortened(name, 40)}'" for name, times in names.items() if name and times > 1)
 
 
 def layer_faults(layer: Any, model: str) -> Iterator[str]:
     """One entry of the list of layers of a ``model`` of that class."""
     if not isinstance(layer, dict):
-        yield f"a layer of '{printable(model, 40)}' is {kind_of(layer)}, no object"
+        yield f"a layer of '{shortened(model, 40)}' is {kind_of(layer)}, not an object"
     if layer.get("config") is None:
-        yield f"layer '{printable(layer.get('name'), 40)}' has no config"
+        yield f"layer '{shortened(layer.get('name'), 40)}' has no config"
     called = mapping(layer["config"]).get("name") or layer.get("name")
     may_be_nameless = model.endswith("Sequential") and is_nameless(layer)
     has_name = (isinstance(called, str) and bool(called)) or may_be_nameless
     if isinstance(layer["config"], dict) and not has_name:
-        what = "empty" if called == "" else f"{kind_of(called)}, no text"
-        yield f"the name of a layer of '{printable(model, 40)}' is {what}"
+        what = "empty" if called == "" else f"{kind_of(called)}, not text"
+        yield f"the name of a layer of '{shortened(model, 40)}' is {what}"
     if has_two_names(layer):
-        yield f"layer '{printable(layer['name'], 40)}' is called '{printable(called, 40)}' in its config"
+        yield f"layer '{shortened(layer['name'], 40)}' is called '{shortened(called, 40)}' in its config"
 
 
 def has_two_names(layer: Json) -> bool:
-    """Whether Keras' own attention is called otherwise in the list of layers than in its config: one is another's."""
+    """Whether a layer of Keras' own is called otherwise in the list of layers than in its config: one is another's.
+
+    Of classes whose weights must be in the file alone: it is their names that must be right.
+    """
     own, listed = mapping(layer["config"]).get("name"), layer.get("name")
-    is_keras = isinstance(layer.get("class_name"), str) and layer["class_name"] in HOLD_WEIGHTS
-    return is_keras and not is_own(layer) and isinstance(own, str) and isinstance(listed, str) and own != listed
+    is_required = required_class(layer) is not None
+    return is_required and isinstance(own, str) and isinstance(listed, str) and own != listed
+
+
+def required_class(entry: Json) -> LayerClass | None:
+    """The class of Keras' own that a layer has, where a file must hold the weights of all such layers."""
+    name = entry.get("class_name")
+    row = OF_NAME.get(name) if isinstance(name, str) and not is_own(entry) else None
+    return row if row and row.is_required else None
 
 
 def is_nameless(layer: Json) -> bool:
@@ -165,24 +166,6 @@ def is_nameless(layer: Json) -> bool:
 def malformed(source: object, fact: str) -> ReadError:
     """The error for a configuration that Keras cannot have written."""
     return ReadError(f"{source}: its configuration is malformed: {fact}. Save the model again.")
-
-
-def has_no_weights(entry: Json) -> bool:
-    """Whether it is ``keras.layers.Attention`` or ``AdditiveAttention`` without a scale, which stores nothing."""
-    settings = mapping(entry.get("config"))
-    is_keras = entry.get("class_name") in ("Attention", "AdditiveAttention") and not is_own(entry)
-    return is_keras and settings.get("use_scale") is False and settings.get("score_mode", "dot") == "dot"
-
-
-def with_weightless_attention(root: Group, model: Json) -> Group:
-    """The tree with a group for each attention layer that stores nothing, where the format has no place for one."""
-    known = {group.name for group in root.walk()}
-    missing = {
-        f"{name} (no weights)": Group(path=name, name=name, config=layer_config(entry))
-        for place, entry in descendants(model)
-        if has_no_weights(entry) and (name := "/".join(place)) not in known
-    }
-    return replace(root, children={**root.children, **missing})
 
 
 def child_layers(config: Json) -> list[Json]:
@@ -203,97 +186,25 @@ def layer_config(entry: Json) -> LayerConfig:
         module=module_of(entry),
         is_own=is_own(entry),
         settings=settings,
-        input_rank=input_rank(entry),
-        input_widths=input_widths(entry),
-        call_options=call_options(entry.get("inbound_nodes")),
+        build=mapping(entry.get("build_config")),
+        calls=tuple(calls_of(entry.get("inbound_nodes"))),
     )
 
 
-def input_rank(entry: Json) -> int | None:
-    """Rank of the (query) input, wherever this Keras version wrote a shape; None where it wrote none."""
-    settings, build = mapping(entry.get("config")), mapping(entry.get("build_config"))
-    shapes = (
-        settings.get("query_shape"),
-        mapping(build.get("shapes_dict")).get("query_shape"),
-        build.get("input_shape"),
-        first_tensor_shape(entry.get("inbound_nodes")),
-    )
-    return next((len(shape) for shape in map(as_shape, shapes) if shape is not None), None)
+def calls_of(nodes: Any) -> Iterator[Call]:
+    """The calls of a layer in the model's graph.
 
-
-def as_shape(shape: Any) -> list[int | None] | None:
-    """A shape in any form that Keras wrote: a list, or ``{"class_name": "TensorShape" or "__tuple__", "items": …}``."""
-    if isinstance(shape, dict):
-        shape = shape.get("items")
-    if isinstance(shape, (list, tuple)) and all(size is None or isinstance(size, int) for size in shape):
-        return list(shape)
-    return None
-
-
-def input_widths(entry: Json) -> dict[str, int]:
-    """Last axis of the query, key and value inputs that attention was built for, or is called with."""
-    settings = mapping(entry.get("config"))
-    built = mapping(mapping(entry.get("build_config")).get("shapes_dict"))
-    called = called_shapes(entry.get("inbound_nodes")) if not built else {}
-    found = {
-        role: as_shape(settings.get(f"{role}_shape") or built.get(f"{role}_shape") or called.get(role))
-        for role in ("query", "key", "value")
-    }
-    found["key"] = found["key"] or found["value"]  # a layer that is given no key takes the value
-    return {role: shape[-1] for role, shape in found.items() if shape and shape[-1] is not None}
-
-
-def called_shapes(nodes: Any) -> dict[str, Any]:
-    """Shapes of the tensors of the first call, by argument of attention; Keras 3 writes them."""
-    node = mapping(nodes[0]) if isinstance(nodes, list) and nodes else {}
-    positional = node.get("args")
-    arguments = dict(zip(("query", "value", "key"), positional if isinstance(positional, list) else (), strict=False))
-    arguments |= mapping(node.get("kwargs"))
-    return {name: mapping(mapping(tensor).get("config")).get("shape") for name, tensor in arguments.items()}
-
-
-def first_tensor_shape(nodes: Any) -> Any:
-    """Shape of the first argument of the first call; Keras 3 writes it, Keras 2 does not."""
-    node = mapping(nodes[0]) if isinstance(nodes, list) and nodes else {}
-    arguments = node.get("args")
-    while isinstance(arguments, list) and arguments:
-        arguments = arguments[0]
-    return mapping(mapping(arguments).get("config")).get("shape")
-
-
-def call_options(nodes: Any) -> tuple[str, ...]:
-    """Masks that some call of the layer in the graph is given, as written in Keras."""
-    found = [name for arguments in call_arguments(nodes) for name in MASK_ARGUMENTS if arguments.get(name)]
-    return tuple(dict.fromkeys(name if name != "use_causal_mask" else "use_causal_mask=True" for name in found))
-
-
-def call_arguments(nodes: Any) -> Iterator[Json]:
-    """Keyword arguments of each call.
-
-    Keras 3 writes ``{"args": …, "kwargs": {…}}`` for a call, Keras 2 ``[[name, 0, 0, {…}], …]``.
+    Keras 3 writes ``{"args": […], "kwargs": {…}}`` for a call, Keras 2 ``[[layer, node, tensor, {…}], …]``: its inputs,
+    each with the keyword arguments or with none.
     """
     for node in nodes if isinstance(nodes, list) else ():
-        yield mapping(mapping(node).get("kwargs"))
-        for call in node if isinstance(node, list) else ():
-            yield mapping(call[3]) if isinstance(call, list) and len(call) > 3 else {}
-
-
-def hidden_masks(model: Json, version: Version) -> Iterator[str]:
-    """A note where the model makes masks that Keras hands from layer to layer without a word (2.10 and later)."""
-    if version and version < ATTENTION_TAKES_MASKS:
-        return
-    layers = [layer_config(entry) for _, entry in descendants(model)]
-    makers = [
-        f"{printable(layer.title)} '{printable(layer.name)}'{' (perhaps)' if layer.is_own else ''}"
-        for layer in layers
-        if layer.class_name == "Masking"
-        or (layer.class_name == "Embedding" and layer.settings.get("mask_zero") is True)
-    ]
-    if makers:
-        yield (
-            f"{', '.join(makers[:3])} makes a padding mask, which Keras hands on to the layers behind it: as "
-            "query_mask and value_mask of attention. Give PyTorch the same (mha_convert.to_attn_mask)."
-        )
+        if isinstance(node, list):
+            given = [mapping(item[3]) for item in node if isinstance(item, list) and len(item) > 3]
+            said = {name: value for each in reversed(given) for name, value in each.items() if value}
+            yield Call(inputs=tuple(node), keywords=said)
+        else:
+            inputs, keywords = mapping(node).get("args"), mapping(mapping(node).get("kwargs"))
+            yield Call(inputs=tuple(inputs) if isinstance(inputs, list) else (), keywords=keywords)
 
 
 def descendants(entry: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
@@ -302,3 +213,8 @@ def descendants(entry: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple
         place = (*path, layer_config(child).name)
         yield place, child
         yield from descendants(child, place)
+
+
+def listed_configs(model: Json) -> tuple[tuple[tuple[str, ...], LayerConfig], ...]:
+    """Every layer below a model, by the names that lead to it: ``Checkpoint.listed``."""
+    return tuple((path, layer_config(entry)) for path, entry in descendants(model))

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import ReadError, printable
+from ...classes import COMPOSITE, REQUIRED, nouns
+from ...errors import ReadError
 from ...files.source import Source
-from ...records.source import Checkpoint, Group, LayerConfig, Role, Variable
+from ...records.source import Checkpoint, Group, LayerConfig, Role, Variable, Version, version_of
 from ..hdf5.image import Hdf5Array, Hdf5Group, Hdf5Image
 from ..order import CONTAINERS, labelled_otherwise, refuse_or_tell
 from ..tree import Node
-from .consistency import check_fits, check_holds_attention, check_names_all, check_units
+from .consistency import check_fits, check_holds_required, check_names_all, check_sizes
 from .json_text import Json
 from .layer_names import (
     VISITED_LAYERS_DO_NOT_COUNT,
@@ -24,10 +25,11 @@ from .layer_names import (
     assign,
     between,
     in_excess,
+    snake_case,
     unequal_counts,
 )
 from .losses import lost_by_optimizer
-from .model_config import Version, child_layers, hidden_masks, layer_config, version_of
+from .model_config import child_layers, layer_config, listed_configs
 
 OWN = "vars"  # a layer's own variables
 NOT_LAYERS: dict[str, Role] = {"optimizer": "optimizer", "metrics": "metric"}
@@ -60,7 +62,7 @@ def read_weights(
     """Describe v3 weights, in one image or in several that make one tree.
 
     Args:
-        images: where the weights lie.
+        images: where the weights are.
         source: as the user gave it.
         format: its name.
         keras_version: of the Keras that saved, where known.
@@ -87,14 +89,13 @@ def read_weights(
     tree = namer.group(root, "", "", model or {}, outermost=True)
     check_fits(tree, architecture, source)
     may_be_unnamed = between(version, VISITED_LAYERS_DO_NOT_COUNT)
-    check_holds_attention(tree, model or {}, source, may_be_unnamed=may_be_unnamed)
-    check_units(tree, source)
+    check_holds_required(tree, model or {}, source, may_be_unnamed=may_be_unnamed)
+    check_sizes(tree, source)
     conflicts = list(labelled_otherwise(root, model or {}))
     notes = (
         *refuse_or_tell(conflicts, source, is_separate=architecture is not None),
         *lost_in_nested_lists(tree, version, root),
         *lost_by_optimizer(tree, others),
-        *hidden_masks(model or {}, version),
         *([NAMES_BY_COUNTING] if architecture and not any(node.label for node in root.walk()) else []),
     )
     return Checkpoint(
@@ -106,6 +107,7 @@ def read_weights(
         root=tree,
         others=others,
         notes=notes,
+        listed=listed_configs(model or {}),
     )
 
 
@@ -131,15 +133,13 @@ def place(root: Node, path: list[str], found: Variable | str | None, image: Hdf5
     """Put one finding into the tree; ``vars`` belongs to the group that holds it, and holds nothing but arrays."""
     if path.count(OWN) > 1 or (OWN in path[:-1] and not (isinstance(found, Variable) and path[-2] == OWN)):
         raise ReadError(
-            f"{image.source}: '{printable('/'.join(path))}': lies in a group '{OWN}', which holds nothing but arrays. "
+            f"{image.source}: '{'/'.join(path)}' is in a group '{OWN}', which holds nothing but arrays. "
             "Keras never writes that; it is not read."
         )
     if isinstance(found, Variable):
         variables = root.at(part for part in path[:-1] if part != "vars").variables
         if path[-1] in variables:
-            raise ReadError(
-                f"{image.source}: holds '{printable(found.path)}' a second time. The shards are not of one save."
-            )
+            raise ReadError(f"{image.source} holds '{found.path}' a second time. The shards are not of one save.")
         variables[path[-1]] = found
     else:
         node = root.at(part for part in path if part != "vars")
@@ -163,7 +163,7 @@ class Namer:
     def group(self, node: Node, path: str, name: str, entry: Json, *, outermost: bool) -> Group:
         """The group at ``path``; ``entry`` is its own JSON (empty where unknown).
 
-        ``outermost`` is True as long as only models (not custom layers) lie between it and the file's root.
+        ``outermost`` is True as long as only models (not custom layers) are between it and the file's root.
         """
         children: dict[str, Group] = {}
         for attribute_name in sorted(node.children, key=natural):
@@ -180,9 +180,11 @@ class Namer:
 
     def container(self, node: Node, path: str, name: str, model: Json, *, outermost: bool) -> dict[str, Group]:
         """The layers of a model (or in an attribute called ``layers``), by a key that no attribute has."""
+        # Which entry of the JSON each group is, by its label or by counting.
         labels = {group: child.label for group, child in node.children.items() if child.label}
         weighted = [group for group, child in node.children.items() if child.has_variables()]
         entries = assign(model, node.children, labels, weighted, self.version) if child_layers(model) else {}
+        # Whether labels, counts and the JSON agree.
         if child_layers(model):
             check_labels(self.source, labels)
         if self.is_separate and child_layers(model) and not labels:
@@ -194,10 +196,12 @@ class Namer:
             elif not labels and (unequal := unequal_counts(model, node.children, weighted)):
                 stem, ours, theirs = unequal
                 raise ReadError(
-                    f"{self.source}: holds {ours} layers '{printable(stem)}', {theirs} in its configuration, so their "
-                    "names cannot be told. The file was changed or put together from two models; save the model again."
+                    f"{self.source} holds {ours} layers '{stem}', {theirs} in its configuration, so their "
+                    "names cannot be determined. The file was changed or put together from two models; "
+                    "save the model again."
                 )
             check_names_all(model, [labels.get(group, group) for group in strange], self.source)
+        # The groups in the order of the JSON's layers, those without an entry last.
         order = {group: position for position, group in enumerate(entries)}
         if labels:
             positions = {id(entry): i for i, entry in enumerate(child_layers(model))}
@@ -226,13 +230,13 @@ def check_counting(
     if unequal := unequal_counts(model, node.children, weighted):
         stem, ours, theirs = unequal
         raise ReadError(
-            f"{source}: holds {ours} layers '{printable(stem)}', {theirs} in the architecture. "
-            "It is another model's; give this model's."
+            f"{source} holds {ours} layers '{stem}', {theirs} in the architecture. "
+            "It is another model's; pass this model's."
         )
     doubled = assign(model, node.children, {}, weighted, WEIGHTED_LAYERS_COUNT_TWICE[0])
     if not version and not is_keras_3(model) and doubled != entries:
         raise ReadError(
-            f"{source}: its groups are numbered, and Keras 2.12 and 2.13 number otherwise than the rest; "
+            f"{source}: its groups are numbered, and Keras 2.12 and 2.13 use other numbers than the rest; "
             'the architecture does not say who wrote it. Add "keras_version": "2.15.0" (yours) to the JSON.'
         )
 
@@ -242,8 +246,7 @@ def check_labels(source: object, labels: Mapping[str, str]) -> None:
     name, times = next(iter(Counter(labels.values()).most_common(1)), ("", 0))
     if times > 1:
         raise ReadError(
-            f"{source}: holds {times} layers called '{printable(name)}' in one model. "
-            "The file was changed; save the model again."
+            f"{source} holds {times} layers called '{name}' in one model. The file was changed; save the model again."
         )
 
 
@@ -257,19 +260,26 @@ def lost_in_nested_lists(tree: Group, version: Version, root: Node) -> Iterator[
     custom = sorted({group.config.title for group in tree.walk() if group.config and may_hold_lists(group)})
     if not custom or not between(version, NESTED_LISTS_ARE_LOST):
         return
-    found = [re.fullmatch(r"multi_head_attention(?:_(\d+))?", node.label or "") for node in root.walk()]
-    numbers = {int(match[1] or 0) for match in found if match}
-    missing = sorted(set(range(max(numbers, default=0))) - numbers)
-    names = ", ".join(f"multi_head_attention_{i}" if i else "multi_head_attention" for i in missing[:5])
-    trace = f"the automatic names in this file skip {names}" if missing else "such a file does not show it"
+    missing = [name for row in REQUIRED for name in skipped(snake_case(row.name), root)]
+    trace = (
+        f"the automatic names in this file skip {', '.join(missing[:5])}" if missing else "such a file does not show it"
+    )
     yield (
         f"Custom classes ({', '.join(custom)}): Keras before 3.15 does not save layers that sit in lists of lists "
-        f"inside a custom layer; {trace}. Compare the number of attention layers with your model's."
+        f"inside a custom layer; {trace}. Compare the number of {nouns(REQUIRED)} with your model's."
     )
 
 
+def skipped(stem: str, root: Node) -> list[str]:
+    """Names of a class that Keras' counter made and that the file does not hold, below the highest that it does."""
+    found = [re.fullmatch(rf"{stem}(?:_(\d+))?", node.label or "") for node in root.walk()]
+    numbers = {int(match[1] or 0) for match in found if match}
+    return [f"{stem}_{number}" if number else stem for number in sorted(set(range(max(numbers, default=0))) - numbers)]
+
+
 def may_hold_lists(group: Group) -> bool:
-    """A custom class that is not itself an attention layer."""
+    """A custom class that does not itself have the parts of one of Keras' own."""
     config = group.config
     is_custom = config is not None and (config.is_own or config.registered_name is not None)
-    return is_custom and not any(name.endswith("query_dense") for name in group.children)
+    known = tuple(row.known_attribute for row in COMPOSITE)
+    return is_custom and not any(name.endswith(known) for name in group.children)

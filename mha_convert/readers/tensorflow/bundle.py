@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ReadError, printable
+from ...errors import ReadError
 from ...files.limits import way_on
 from ...files.locations import CHUNK
 from ...files.source import Source
@@ -24,7 +24,7 @@ from .protobuf import parse
 
 INDEX_END = ".index"
 FOOTER_SIZE, MAGIC = 48, struct.pack("<Q", 0xDB4775248B80FB57)
-TRAILER = struct.Struct("<BI")  # compression and checksum behind each block
+TRAILER = struct.Struct("<BI")  # compression and checksum after each block
 UNCOMPRESSED = 0
 MASK_DELTA = 0xA282EAD8  # LevelDB stores checksums rotated and shifted by this
 HEADER_KEY = b""
@@ -50,7 +50,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one tensor lies."""
+    """Where one tensor is."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -86,7 +86,7 @@ class Bundle:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         alone = "this is the index of a TensorFlow checkpoint without its data" if missing == used else "it is partial"
         raise ReadError(
-            f"{self.prefix}{INDEX_END}: {alone}: {names}{more} not beside it, which should hold {len(self.entries)} "
+            f"{self.prefix}{INDEX_END}: {alone}: {names}{more} not next to it, which should hold {len(self.entries)} "
             f"entries ({promised:,} bytes). Copy all files of the checkpoint into one folder."
         )
 
@@ -100,17 +100,17 @@ class Bundle:
         Raises:
             ReadError: its entry contradicts itself or the data file.
         """
-        entry, place = self.entries[key], f"{self.prefix}: '{printable(key)}'"
+        entry, place = self.entries[key], f"{self.prefix}: '{key}'"
         if entry.is_sliced:
             raise ReadError(
-                f"{place}: is stored in slices (a partitioned variable). Load it where it was trained, and save the "
+                f"{place} is stored in slices (a partitioned variable). Load it where it was trained, and save the "
                 "model there as .keras or .weights.h5."
             )
         dtype = DTYPES[entry.dtype]
         expected = math.prod(entry.shape) * itemsize(dtype)
         if entry.size != expected:
             raise ReadError(
-                f"{place}: holds {entry.size} bytes, expected {expected} for a {dtype} array of shape {entry.shape}. "
+                f"{place} holds {entry.size} bytes, expected {expected} for a {dtype} array of shape {entry.shape}. "
                 "The index is damaged; copy it again."
             )
         self.check_place(entry, place)
@@ -126,16 +126,16 @@ class Bundle:
         return Variable(path=key, shape=entry.shape, dtype=dtype, role=role, read=read)
 
     def check_place(self, entry: Entry, place: str) -> None:
-        """The bytes must lie inside an existing data file."""
+        """The bytes must be inside an existing data file."""
         if entry.offset < 0 or entry.size < 0:
             raise ReadError(
-                f"{place}: begins at byte {entry.offset} and holds {entry.size}, where nothing can be. "
+                f"{place} begins at byte {entry.offset} and holds {entry.size}, where nothing can be. "
                 "The index is damaged; copy it again."
             )
         end, size = entry.offset + entry.size, self.shard_sizes[entry.shard]
         if end > size:
             raise ReadError(
-                f"{place}: ends at byte {end} of '{self.shard(entry.shard).name}', which has {size}. "
+                f"{place} ends at byte {end} of '{self.shard(entry.shard).name}', which has {size}. "
                 "The copy was interrupted; copy it again."
             )
 
@@ -150,15 +150,15 @@ class Bundle:
 
     def text(self, key: str) -> bytes:
         """The one string in a string tensor: its length, the lengths' checksum, then its bytes."""
-        entry, place = self.entries[key], f"{self.prefix}: '{printable(key)}'"
+        entry, place = self.entries[key], f"{self.prefix}: '{key}'"
         self.check_place(entry, place)
         content = self.shard(entry.shard).fetch(entry.offset, entry.size).tobytes()
         length, start = varint(content, 0, place)
         # The checksum of strings counts each length as four bytes, whatever it takes in the file.
         if checksum(struct.pack("<I", length & 0xFFFFFFFF) + content[start:]) != entry.checksum:
-            raise ReadError(f"{place}: does not have the checksum that the index says. {COPY_AGAIN}")
+            raise ReadError(f"{place} does not have the checksum that the index says. {COPY_AGAIN}")
         if start + 4 + length != len(content):
-            raise ReadError(f"{place}: says {length} bytes, but {len(content)} are stored. {COPY_AGAIN}")
+            raise ReadError(f"{place} says {length} bytes, but {len(content)} are stored. {COPY_AGAIN}")
         return content[start + 4 :]
 
 
@@ -176,19 +176,19 @@ def open_bundle(prefix: Source) -> Bundle:
     index = prefix.beside(prefix.name + INDEX_END)
     size, limits = index.size(), index.limits
     if size > limits.index:
-        raise ReadError(f"{index}: is {size} bytes, expected at most {limits.index} of an index. {way_on(limits)}.")
+        raise ReadError(f"{index} is {size} bytes, expected at most {limits.index} of an index. {way_on(limits)}.")
     table = bounded(Table(index.fetch(0, size).tobytes(), index).rows(), index)
     if HEADER_KEY not in table:
-        raise ReadError(f"{index}: has no header. The file is damaged; copy or download it again.")
+        raise ReadError(f"{index} has no header. The file is damaged; copy or download it again.")
     header = parse("BundleHeader", table.pop(HEADER_KEY), index, "the header")
     if header.num_shards < 1:
-        raise ReadError(f"{index}: says {header.num_shards} data files, expected 1 at least. Copy it again.")
+        raise ReadError(f"{index} says {header.num_shards} data files, expected 1 at least. Copy it again.")
     if header.num_shards > limits.data_files:
         most = limits.data_files
-        raise ReadError(f"{index}: says {header.num_shards} data files, expected at most {most}. {way_on(limits)}.")
+        raise ReadError(f"{index} says {header.num_shards} data files, expected at most {most}. {way_on(limits)}.")
     if header.endianness:
         raise ReadError(
-            f"{index}: was written on a big-endian machine, which is not read. Save it again on an ordinary one."
+            f"{index} was written on a big-endian machine, which is not read. Save it again on an ordinary one."
         )
     entries = {}
     for raw, value in table.items():
@@ -196,7 +196,7 @@ def open_bundle(prefix: Source) -> Bundle:
         entries[key] = entry(value, index, key)
         if not 0 <= entries[key].shard < header.num_shards:
             raise ReadError(
-                f"{index}: '{printable(key)}' lies in data file {entries[key].shard} of {header.num_shards}. "
+                f"{index}: '{key}' is in data file {entries[key].shard} of {header.num_shards}. "
                 "The index is damaged; copy it again."
             )
     return Bundle(prefix, header.num_shards, entries)
@@ -214,18 +214,18 @@ def bounded(rows: Iterable[tuple[bytes, bytes]], index: Source) -> dict[bytes, b
         table[key] = value
         letters += len(key)
         if len(table) > limits.objects:
-            raise ReadError(f"{index}: has more than {limits.objects} entries. {way_on(limits)}.")
+            raise ReadError(f"{index} has more than {limits.objects} entries. {way_on(limits)}.")
         if letters > limits.index:
-            raise ReadError(f"{index}: has names of more than {limits.index} bytes together. {way_on(limits)}.")
+            raise ReadError(f"{index} has names of more than {limits.index} bytes together. {way_on(limits)}.")
     return table
 
 
 def entry(content: bytes, index: Source, key: str) -> Entry:
     """One row of the index."""
-    message: Any = parse("BundleEntry", content, index, f"the entry of '{printable(key)}'")
+    message: Any = parse("BundleEntry", content, index, f"the entry of '{key}'")
     shape = tuple(dim.size for dim in message.shape.dim)
     if any(size < 0 for size in shape):
-        raise ReadError(f"{index}: '{printable(key)}' has the shape {shape}. The index is damaged; copy it again.")
+        raise ReadError(f"{index}: '{key}' has the shape {shape}. The index is damaged; copy it again.")
     return Entry(
         message.dtype,
         shape,
@@ -257,13 +257,13 @@ class Table:
     source: Source
 
     def damaged(self, fact: str) -> ReadError:
-        """What to raise."""
+        """The error for a damaged index."""
         return ReadError(f"{self.source}: {fact}. The index is damaged or incomplete; copy or download it again.")
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its value."""
         if len(self.data) < FOOTER_SIZE or not self.data.endswith(MAGIC):
-            raise self.damaged("does not end as the index of a TensorFlow checkpoint does")
+            raise self.damaged("it does not end as the index of a TensorFlow checkpoint does")
         footer = self.data[-FOOTER_SIZE:]
         _, at = self.handle(footer, 0)  # of the block of filters, which TensorFlow does not write
         index, _ = self.handle(footer, at)

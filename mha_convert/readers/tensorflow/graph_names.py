@@ -1,7 +1,7 @@
 """Names for the layers of TensorFlow's object graph.
 
 An attribute's name is a layer's name. Members of a model have numbers instead (``layer_with_weights-3``): they are
-called what the file's JSON says, or what stands in front of their variables' full names.
+called what the file's JSON says, or what is in front of their variables' full names.
 """
 
 import re
@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ...classes import stores_nothing
 from ...records.source import Group
 from ..keras3.json_text import Json
-from ..keras3.model_config import child_layers, has_no_weights, layer_config
+from ..keras3.model_config import child_layers, layer_config
 from ..tree import Node
 from .listed_variables import Names
 from .object_graph import CONTAINERS, Arrangement
@@ -61,8 +62,8 @@ class Namer:
         )
 
     def is_named(self, node: Node) -> bool:
-        """Whether the node is a layer that people should hear of."""
-        return node.has_variables() or has_no_weights(self.config(node))
+        """Whether the node is a layer that people should hear of: it holds variables, or has none by its settings."""
+        return node.has_variables() or stores_nothing(layer_config(self.config(node)))
 
     def config(self, node: Node) -> Json:
         """What the file's JSON says of the object."""
@@ -92,7 +93,7 @@ class Namer:
     def scope(self, node: Node) -> Names:
         """The layers' names in front of the variables' own, as far as all variables below agree.
 
-        Variables that ``quantize`` and ``enable_lora`` add later lack the outer names: ``query/kernel_scale`` beside
+        Variables that ``quantize`` and ``enable_lora`` add later lack the outer names: ``query/kernel_scale`` next to
         ``attn/query/bias``.
         """
         if any(key.startswith(KERAS_2_MEMBER) for key in node.children):

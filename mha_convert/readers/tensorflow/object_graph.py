@@ -1,7 +1,7 @@
 """From TensorFlow's object graph to the tree of layers.
 
 A checkpoint stores each variable once, under a key that is only one shortest path to it (``variables/4``,
-``optimizer/_trainable_variables/4``). What belongs to which layer stands in the graph of objects behind the keys: it
+``optimizer/_trainable_variables/4``). What belongs to which layer is in the graph of objects: it
 is walked from the model along its attributes, and lists that merely name variables again come last. A variable's full
 name (``attn/query/kernel``) gives the user's name of a layer, and the place of variables that no attribute leads to.
 """
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ReadError, printable
+from ...classes import COMPOSITE
+from ...errors import ReadError
 from ...files.limits import way_on
 from ...records.source import Role, Variable
 from ..tree import Node
@@ -37,11 +38,11 @@ OPTIMIZER_ATTRIBUTES = (
     {"iter", "_iterations"},
     {"learning_rate", "_learning_rate", "decay", "_variables", "_trainable_variables", "hyper"},
 )
-KERNELS = {"kernel", "_kernel", "_query_dense"}
+OF_LAYERS = {"kernel", "_kernel", *(f"_{row.known_attribute}" for row in COMPOSITE)}
 # Edges of Keras' own bookkeeping: a layer that has an attribute of the user's, too, goes by that.
 CONTAINERS = ("_operations", "_functional", "_layers", "_self_tracked_trackables")
 KERAS_3 = ("_operations", "_tracked", "_inbound_nodes", "_kernel", "_trainable_variables_indices")
-# What stands behind a variable's name: of TensorFlow 1's optimizers and averages, of BERT's, of Mesh TensorFlow's.
+# What is after a variable's name: of TensorFlow 1's optimizers and averages, of BERT's, of Mesh TensorFlow's.
 SLOT_NAME = re.compile(
     r"(.+)(?:/(?:adam_[mv]|(?:Adam|AdamW\w*|AdaMax|RMSProp|Ftrl|Momentum|Adagrad|Adadelta|LAMB\w*|LARS"
     r"|ExponentialMovingAverage)(?:_\d+)?)|_slot_(?:m|v|vr|vc))"
@@ -60,9 +61,9 @@ class Object:
 
 
 def is_optimizer(item: Object, objects: Sequence[Object]) -> bool:
-    """Whether the object keeps state of other variables, and is no layer with an attribute of such a name."""
+    """Whether the object keeps state of other variables, and is not a layer with an attribute of such a name."""
     names = {name for name, _ in item.children}
-    has_layers = any(KERNELS & {name for name, _ in objects[child].children} for _, child in item.children)
+    has_layers = any(OF_LAYERS & {name for name, _ in objects[child].children} for _, child in item.children)
     return bool(item.slots) or (all(names & row for row in OPTIMIZER_ATTRIBUTES) and not has_layers)
 
 
@@ -92,7 +93,7 @@ def read_objects(bundle: Bundle) -> list[Object]:
             raise ReadError(f"{place}: its object graph leads out of its {len(objects)} objects. Copy it again.")
         if item.key is not None and item.key not in bundle.entries:
             raise ReadError(
-                f"{place}: its object graph names '{printable(item.key)}', which the index does not hold: the "
+                f"{place}: its object graph names '{item.key}', which the index does not hold: the "
                 "checkpoint is partial. Save it again, or copy all of its files."
             )
     return objects
@@ -115,7 +116,7 @@ def arrange(bundle: Bundle, objects: Sequence[Object], operations: Mapping[int, 
     Args:
         bundle: the checkpoint.
         objects: its graph.
-        operations: where the operations stand that read a variable, by object; a SavedModel's functions tell.
+        operations: where the operations are that read a variable, by object; a SavedModel's functions say.
     """
     result, limits = Arrangement(), bundle.prefix.limits
     result.full_names = {item.key: item.full_name for item in objects if item.key is not None}
@@ -128,6 +129,7 @@ def arrange(bundle: Bundle, objects: Sequence[Object], operations: Mapping[int, 
                 seen.add(key)
                 yield number, bundle.variable(key, role)
 
+    # Along the model's attributes: each object is a node, each variable is in the node of its owner.
     slots = {number for item in objects for number in item.slots}
     metrics = state_of_metrics(objects, bundle)
     depths = {0: 0}
@@ -146,11 +148,13 @@ def arrange(bundle: Bundle, objects: Sequence[Object], operations: Mapping[int, 
             nodes[parent].variables[name if own in nodes[parent].variables else own] = variable
     result.ids = {id(node): number for number, node in nodes.items()}
     result.others += [variable for _, variable in describe(metrics, "metric")]
+    # Variables that only lists of the model lead to.
     listed = [
         Listed(variable, objects[number].full_name, operations.get(number, ()))
         for number, variable in describe((n for n in entries_of(objects, LISTINGS) if n not in slots), "layer")
     ]
     graft(result.root, tree_of(listed))
+    # What belongs to no layer; the order decides, as each variable is described once.
     result.others += [variable for _, variable in describe(slots, "optimizer")]
     result.others += [variable for _, variable in describe(below(objects, edge_ends(objects, METRICS)), "metric")]
     result.others += [variable for _, variable in describe(entries_of(objects, COPIES), "copy")]
@@ -186,7 +190,7 @@ def walk(objects: Sequence[Object], slots: set[int]) -> Iterator[tuple[int, str,
 
 
 def state_of_metrics(objects: Sequence[Object], bundle: Bundle) -> list[int]:
-    """Sums and counts of the model's metrics, which lists of Keras 2 name beside the variables of layers.
+    """Sums and counts of the model's metrics, which lists of Keras 2 name next to the variables of layers.
 
     A metric may be a model itself; its kernels are told like those of any other layer.
     """
@@ -221,12 +225,12 @@ def below(objects: Sequence[Object], starts: Iterable[int]) -> Iterator[int]:
 
 
 def is_slot(key: str, bundle: Bundle) -> bool:
-    """Whether an optimizer's scope stands before the name of a variable here, or a slot's name behind it."""
+    """Whether an optimizer's scope is before the name of a variable here, or a slot's name after it."""
     return has_scope(key, bundle) or follows_variable(key, bundle)
 
 
 def is_counter(name: str, key: str | None, bundle: Bundle) -> bool:
-    """Whether it is a whole number that TensorFlow keeps beside a model, and called like one."""
+    """Whether it is a whole number that TensorFlow keeps next to a model, and called like one."""
     entry = bundle.entries.get(key or "")
     return name in COUNTERS and entry is not None and not entry.shape and DTYPES.get(entry.dtype, "").startswith("int")
 
@@ -261,6 +265,6 @@ def place_by_key(result: Arrangement, bundle: Bundle, keys: Iterable[str]) -> No
         *path, name = key.removesuffix(KEY_END).split("/")
         if len(path) > limits.chain:
             most = limits.chain
-            raise ReadError(f"{bundle.prefix}: '{printable(key)}' has more than {most} levels. {way_on(limits)}.")
+            raise ReadError(f"{bundle.prefix}: '{key}' has more than {most} levels. {way_on(limits)}.")
         variables = result.root.at(path).variables
         variables[name if name not in variables else key] = bundle.variable(key)

@@ -1,4 +1,4 @@
-"""TensorFlow's protobuf messages, as far as they tell where variables lie and what they are called.
+"""TensorFlow's protobuf messages, as far as they say where variables are and what they are called.
 
 Rows of fields, from the .proto files of TensorFlow (``tensor_bundle``, ``trackable_object_graph``, ``saved_model``,
 ``saved_metadata`` of Keras 2); what is not named here is skipped. The parser is protobuf's own. Nothing is registered:
@@ -97,5 +97,5 @@ def parse(kind: str, content: bytes, place: object, what: str) -> Any:
         return message_classes()[kind].FromString(content)
     except (DecodeError, ValueError) as error:
         raise ReadError(
-            f"{place}: {what} is no protobuf message '{kind}'. The file is damaged; copy or download it again."
+            f"{place}: {what} is not a protobuf message '{kind}'. The file is damaged; copy or download it again."
         ) from error

@@ -4,7 +4,7 @@ Luong's score is ``scale * q · k``, or with ``score_mode="concat"`` ``concat_sc
 Bahdanau's is ``Σ scale_i * tanh(q_i + k_i)``. Softmax over the keys, and the average of the values; scores are divided
 by nothing. https://keras.io/api/layers/attention_layers/attention/ and …/additive_attention/
 
-Arrays go by Keras' names: a ``scale`` of rank 1 is Bahdanau's.
+Arrays are under Keras' names: a ``scale`` of rank 1 is Bahdanau's.
 """
 
 from collections.abc import Mapping

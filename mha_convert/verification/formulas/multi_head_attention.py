@@ -25,7 +25,7 @@ class Inputs:
     """Inputs of one call: ``(batch, length, features)`` each, and who may attend to whom.
 
     ``attends`` is ``(batch, query_length, key_length)``, True where the query may attend, or None. ``calls`` is the
-    number of calls with these same inputs: ``attends`` and the results then have one batch behind the other. Scores
+    number of calls with these same inputs: ``attends`` and the results then have one batch after the other. Scores
     are multiplied by ``scale``; by ``1/sqrt(key_dim)`` for None.
     """
 
@@ -104,7 +104,7 @@ def masked(scores: Array, attends: Array | None) -> Array:
 
 
 def softmax(scores: Array) -> Array:
-    """Over the last axis."""
+    """Softmax over the last axis."""
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     weights: Array = powers / powers.sum(-1, keepdims=True)
     return weights

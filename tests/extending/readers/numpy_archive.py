@@ -6,7 +6,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 
-from ..errors import ReadError, printable
+from ..errors import ReadError
 from ..files.source import Source
 from ..records.source import Array, Checkpoint, Group, Variable
 from .keras3.consistency import refuse_architecture
@@ -42,7 +42,7 @@ def read(source: Source, architecture: Json | None = None) -> Checkpoint:
                     inside = inside.setdefault(parent, {})
                 inside[name] = described(source, archive, member)
     except (BadZipFile, ValueError) as error:
-        raise ReadError(f"{source}: is not an intact .npz file: {printable(error)}. Copy it again.") from error
+        raise ReadError(f"{source} is not an intact .npz file: {error}. Copy it again.") from error
     return Checkpoint(path=str(source), format=FORMAT, has_config=False, root=group("", tree))
 
 

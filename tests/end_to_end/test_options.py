@@ -10,7 +10,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from conftest import PROJECT, require
+from environment import PROJECT, require
 from safetensors.torch import load_file
 from torch import nn
 
@@ -58,6 +58,7 @@ def test_no_public_function_has_more_than_eight_parameters():
             assert len(own) <= 8, name
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("code", "faults"), [(WRONG, 5), (RIGHT, 0)])
 def test_a_type_checker_refuses_what_is_misspelt(code, faults, tmp_path):
     require(importlib.util.find_spec("mypy") is not None, "mypy")
