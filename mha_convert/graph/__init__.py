@@ -169,33 +169,40 @@ def layer_of(
 
 def check_references(found: Calls, layers: Mapping[str, GraphLayer]) -> None:
     """Every value is an output of a call that there is, and a nested model is called with what it takes."""
+    nested = {name: layer.graph for name, layer in layers.items() if layer.graph is not None}
+    taken = {name: len(list(leaves(inside.inputs))) for name, inside in nested.items()}
+    returned = {name: len(list(leaves(inside.outputs))) for name, inside in nested.items()}
+    returned |= {name: 1 for name, layer in layers.items() if layer.is_input}
     for call in found.calls.values():
         for value in call.values:
-            check_value(value, found, layers, f"layer '{call.layer}' is called with")
-        nested = layers[call.layer].graph
-        if nested is not None:
-            given, taken = call.arguments[:1], len(list(leaves(nested.inputs)))
-            count = len(list(leaves(given)))
-            if not (given and isinstance(given[0], Mapping)) and count != taken:
-                raise MalformedError(f"model '{call.layer}' is called with {count} tensors, and has {taken} inputs")
+            check_value(value, found, layers, returned, f"layer '{call.layer}' is called with")
+        first = call.arguments[0] if call.arguments else call.keywords.get("inputs", ())
+        count, is_by_name = len(list(leaves(first))), isinstance(first, Mapping)
+        if taken.get(call.layer, count) != count and not is_by_name:
+            raise MalformedError(
+                f"model '{call.layer}' is called with {count} tensors, and has {taken[call.layer]} inputs"
+            )
     for value in leaves(found.outputs):
-        check_value(value, found, layers, "the model returns")
+        check_value(value, found, layers, returned, "the model returns")
     for value in leaves(found.inputs):
-        check_value(value, found, layers, "the model takes")
+        check_value(value, found, layers, returned, "the model takes")
         if not layers[value.layer].is_input:
             raise MalformedError(f"the input '{value.layer}' of the model is not an InputLayer")
 
 
-def check_value(value: Value, found: Calls, layers: Mapping[str, GraphLayer], who: str) -> None:
-    """One value is an output of a call that there is."""
-    layer, name = layers.get(value.layer), value.layer
-    if layer is None:
+def check_value(
+    value: Value, found: Calls, layers: Mapping[str, GraphLayer], returned: Mapping[str, int], who: str
+) -> None:
+    """One value is an output of a call that there is; ``returned`` counts the outputs where they are known."""
+    name = value.layer
+    if name not in layers:
         raise MalformedError(f"{who} an output of '{name}', which is not among the layers")
-    if (value.layer, value.call) not in found.calls and (not layer.is_input or value.call):
+    if (name, value.call) not in found.calls and (not layers[name].is_input or value.call):
         raise MalformedError(f"{who} the output of call {value.call} of layer '{name}', which is not called so often")
-    outputs = 1 if layer.is_input else None if layer.graph is None else len(list(leaves(layer.graph.outputs)))
-    if value.output < 0 or (outputs is not None and value.output >= outputs):
-        raise MalformedError(f"{who} output {value.output} of layer '{name}', which has {outputs or 'no such'} outputs")
+    if value.output < 0 or value.output >= returned.get(name, value.output + 1):
+        raise MalformedError(
+            f"{who} output {value.output} of layer '{name}', which has {returned.get(name, 'no such')} outputs"
+        )
 
 
 def check_closed(found: Calls, layers: Mapping[str, GraphLayer], order: list[tuple[str, int]]) -> None:

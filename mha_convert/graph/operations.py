@@ -1,8 +1,8 @@
 """Which entries among a model's layers are operations: functions of ``keras.ops`` or of TensorFlow, without weights.
 
-Keras 3 lists operations among the layers. In ``.keras`` files, their modules distinguish them. A ``.h5`` has no modules, and
-some names belong to a layer as well as to an operation: ``Add`` as a layer takes one list of tensors, as an operation
-two tensors. Taking one for the other computes something else without an error.
+Keras 3 lists operations among the layers. In ``.keras`` files, their modules distinguish them. A ``.h5`` has no
+modules, and some names belong to a layer as well as to an operation: ``Add`` as a layer takes one list of tensors, as
+an operation two tensors. Taking one for the other computes something else without an error.
 """
 
 from collections.abc import Iterable, Mapping

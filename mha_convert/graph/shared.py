@@ -9,6 +9,7 @@ model: they decide.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ..records.source import Checkpoint, Group
@@ -16,6 +17,7 @@ from .entries import GRAPH_KEYS, Entry
 from .plain import DEEPEST, MalformedError
 
 NUMBER = "shared_object_id"
+FEW = 10  # layers that are alike, whose arrays are compared
 MOST = 100  # layers that are alike, among which one without a number is looked for
 PARTS = ("class_name", "registered_name", "module")
 
@@ -75,7 +77,9 @@ def same_place(entry: Entry, parents: Mapping[Entry, Entry]) -> Entry | None:
 def same_arrays(entry: Entry, known: Iterable[Entry], stored: Mapping[str, Group | None]) -> Entry | None:
     """The one whose arrays are those of the entry, byte for byte, in a file that keeps them for each model."""
     group = stored.get("/".join(entry.route))
-    return next((other for other in known if group and is_copy(group, stored.get("/".join(other.route)))), None)
+    if group is None:
+        return None
+    return next((other for other in islice(known, FEW) if is_copy(group, stored.get("/".join(other.route)))), None)
 
 
 def groups_of(checkpoint: Checkpoint) -> Mapping[str, Group | None]:

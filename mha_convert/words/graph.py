@@ -92,12 +92,12 @@ class Words:
 
     def arguments(self, call: Call) -> str:
         """What a call is called with, and an operation's settings, without masks and without what is None."""
-        layer = self.graph.layers[call.layer]
+        layer, masks = self.graph.layers[call.layer], call.masks
         given = dict(layer.settings) | dict(call.keywords) if layer.is_operation else call.keywords
         keywords = [
             f"{shortened(name, NAME)}={self.data(data)}"
             for name, data in given.items()
-            if data is not None and name not in call.masks and name not in OF_EVERY_LAYER
+            if data is not None and name not in masks and name not in OF_EVERY_LAYER
         ]
         return shortened(", ".join([*map(self.data, call.arguments), *keywords]), ARGUMENTS)
 

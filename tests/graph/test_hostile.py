@@ -134,6 +134,21 @@ def test_a_hundred_thousand_calls_of_one_layer_and_of_one_with_as_many_tensors()
     assert time.process_time() - began < SOON
 
 
+def test_a_nested_model_with_many_outputs_called_often():
+    began = time.process_time()
+    inside = model([source("i")], ["i", 0, 0], [["i", 0, 0]] * 20_000)
+    nodes = [call(tensor("x")) for _ in range(20_000)]
+    wide = layer("Add", "d", [call([tensor("m", number, number) for number in range(20_000)])])
+    settings = model([source(), nested("m", inside, nodes), wide], ["x", 0, 0], ["d", 0, 0])
+    assert len(graph_of(checkpoint(settings)).calls) == 20_001
+    many = {f"mask_{number}_mask": tensor("x") for number in range(20_000)}
+    found = graph_of(
+        checkpoint(model([source(), layer("Dense", "d", [call(tensor("x"), **many)])], ["x", 0, 0], ["d", 0, 0]))
+    )
+    assert len(found.calls[0].masks) == 20_000 and GraphInspection(checkpoint({}), found).to_text()
+    assert time.process_time() - began < SOON
+
+
 def deep(levels, times=1):
     """Models in one another, each called so many times by the one around it."""
     inside = model([source("i"), layer("Dense", "d", [call(tensor("i"))])], ["i", 0, 0], ["d", 0, 0])
