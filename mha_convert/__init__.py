@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         VerificationError,
         WriteError,
     )
-    from .inspection import inspect_file
+    from .graph import graph_of
+    from .inspection import inspect_file, inspect_graph
     from .keys.renaming import read_renames, rename
     from .layers import find_layers, survey
     from .layers.descriptions import read_attention
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     from .options import Options
     from .pipeline import convert_file, explain_file, match_file, plan_file, verify_file
     from .readers import read
+    from .records.graph import Call, Constant, Graph, GraphLayer, Value
     from .records.layer import AttentionLayer, Findings, NotConverted, PlainLayer, Projection, UnprojectedAttention
     from .records.plan import Alignment, Plan, TargetTensor
     from .records.proof import Comparison, Conversion, Ledger
-    from .records.said import Explanation, Inspection, KeyList
+    from .records.said import Explanation, GraphInspection, Inspection, KeyList
     from .records.source import Checkpoint, Variable
     from .targets import open_target, write
     from .targets.loading import load_modules
@@ -53,6 +55,12 @@ _HOMES = {
     "Findings": "records.layer",
     "KeyList": "records.said",
     "Explanation": "records.said",
+    "Call": "records.graph",
+    "Constant": "records.graph",
+    "Graph": "records.graph",
+    "GraphInspection": "records.said",
+    "GraphLayer": "records.graph",
+    "Value": "records.graph",
     "Inspection": "records.said",
     "LayerError": "errors",
     "LayoutError": "errors",
@@ -79,7 +87,9 @@ _HOMES = {
     "explain_file": "pipeline",
     "find_layers": "layers",
     "from_keras_layer": "live",
+    "graph_of": "graph",
     "inspect_file": "inspection",
+    "inspect_graph": "inspection",
     "load_modules": "targets.loading",
     "match_file": "pipeline",
     "open_target": "targets",
@@ -101,11 +111,16 @@ _SHOW_NOTHING = ("errors", "modules", "options")  # homes of what returns no rec
 __all__ = [
     "Alignment",
     "AttentionLayer",
+    "Call",
     "Checkpoint",
     "Comparison",
+    "Constant",
     "Conversion",
     "Explanation",
     "Findings",
+    "Graph",
+    "GraphInspection",
+    "GraphLayer",
     "Inspection",
     "KerasMultiheadAttention",
     "KeyList",
@@ -124,6 +139,7 @@ __all__ = [
     "SourceReport",
     "TargetTensor",
     "UnprojectedAttention",
+    "Value",
     "Variable",
     "VerificationError",
     "WriteError",
@@ -134,7 +150,9 @@ __all__ = [
     "explain_file",
     "find_layers",
     "from_keras_layer",
+    "graph_of",
     "inspect_file",
+    "inspect_graph",
     "load_modules",
     "match_file",
     "open_target",

@@ -49,14 +49,24 @@ def common(
     """Options of all verbs."""
 
 
-@app.command(epilog=example("mha-convert inspect model.keras"))
+@app.command(epilog=example("mha-convert inspect model.keras", "mha-convert inspect model.keras --graph"))
 @taking(SourceOptions)
-def inspect(source: Source, *, as_json: Json = False, **options: Any) -> None:
+def inspect(
+    source: Source,
+    *,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="List every call of a layer instead, in order, with what it is called with.")
+    ] = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
     """List the attention layers of a saved Keras model, with their sizes and what each layout adds."""
     start_hdf5()
-    from ..inspection import inspect_file
+    from ..inspection import inspect_file, inspect_graph
 
-    answer(inspect_file(source, **options), as_json)
+    if graph and "attention" in options:
+        raise typer.BadParameter("--graph lists layers as the file has them; leave out --attention.")
+    answer(inspect_graph(source, **options) if graph else inspect_file(source, **options), as_json)
 
 
 @app.command(

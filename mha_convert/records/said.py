@@ -1,9 +1,10 @@
-"""What the verbs answer with: an inspection, an explanation, a list of keys."""
+"""What the verbs answer with: an inspection, a graph, an explanation, a list of keys."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .face import Face
+from .graph import Graph
 from .layer import Findings
 from .plan import LayerPlan, Plan
 from .source import Checkpoint
@@ -18,6 +19,14 @@ class Inspection(Face):
 
     source: Checkpoint
     findings: Findings
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GraphInspection(Face):
+    """Which layer of a model is called with what."""
+
+    source: Checkpoint
+    graph: Graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

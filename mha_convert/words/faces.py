@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import printable, shortened
+from ..records import graph as graphs
 from ..records import layer as layers
 from ..records import plan as plans
 from ..records import proof, said, source
 from ..records.face import Face
-from . import conversion, explanation, inspection
+from . import conversion, explanation, graph, inspection
 from .documents import document
 from .kinds import OF_KIND, SECTIONS, by_section
 from .table import Document, Table, as_plain_text
@@ -206,6 +207,24 @@ def pair_line(pair: plans.Pair) -> str:
     return f" {quoted(pair.layer.name)} → {quoted(pair.place.prefix)}, by {conversion.evidence(pair)}"
 
 
+# Graphs.
+
+
+def graph_line(found: graphs.Graph) -> str:
+    """The model's name, and how many layers are called."""
+    return f" {quoted(found.name)}: {count(len(found.layers), 'layer')}, {count(len(found.calls), 'call')}"
+
+
+def call_line(call: graphs.Call) -> str:
+    """The layer, and how many tensors it takes."""
+    return f" {call.number} of {quoted(call.layer)}: {count(len(call.values), 'tensor')}"
+
+
+def constant_line(constant: graphs.Constant) -> str:
+    """Shape and dtype."""
+    return f" {constant.array.shape}, {constant.dtype or 'no dtype told'}"
+
+
 # What was shown.
 
 
@@ -247,6 +266,12 @@ FACES: Mapping[type, Shown] = {
         text=inspection.inspection_as_text,
         schema="inspection",
     ),
+    said.GraphInspection: Shown(
+        line=lambda found: f" of {quoted(found.source.path)}: {count(len(found.graph.calls), 'call')}",
+        data=graph.inspection_as_json,
+        text=graph.inspection_as_text,
+        schema="graph",
+    ),
     said.Explanation: Shown(
         line=lambda explained: f" of {quoted(explained.source.path)}: {count(len(explained.plans), 'layer')}",
         data=explanation.explanation_as_json,
@@ -281,6 +306,15 @@ FACES: Mapping[type, Shown] = {
     ),
     source.Variable: Shown(line=variable_line, data=variable_data),
     source.Checkpoint: Shown(line=checkpoint_line, data=checkpoint_data, text=checkpoint_text),
+    graphs.Graph: Shown(line=graph_line, data=graph.graph_as_json, text=graph.graph_as_text),
+    graphs.GraphLayer: Shown(
+        line=lambda layer: f" {quoted(layer.name)}: {shortened(graph.class_of(layer), NAME)}", data=graph.layer_as_json
+    ),
+    graphs.Call: Shown(line=call_line, data=graph.call_as_json),
+    graphs.Value: Shown(
+        line=lambda value: f" {value.output} of call {value.call} of {quoted(value.layer)}", data=graph.value_as_json
+    ),
+    graphs.Constant: Shown(line=constant_line, data=graph.constant_as_json),
     plans.LayerPlan: Shown(
         line=layer_plan_line, data=conversion.layer_plan_as_json, text=lambda item: keys_table([item])
     ),

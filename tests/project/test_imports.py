@@ -22,6 +22,7 @@ ALLOWED = {
     "modules": set(),
     "readers": {"classes"},
     "layers": {"classes", "keys"},
+    "graph": {"readers"},
     "layouts": set(),
     "conversion": set(),
     "keys": {"conversion", "layouts", "targets"},
@@ -29,13 +30,13 @@ ALLOWED = {
     "source": set(),
     "verification": {"conversion", "modules", "targets"},
     "words": {"conversion", "layers", "layouts"},
-    "inspection": {"layers", "readers"},
+    "inspection": {"graph", "layers", "readers"},
     "pipeline": {"conversion", "inspection", "keys", "layers", "layouts", "readers", "source", "targets", "verification", "words"},
     "live": {"conversion", "layers", "layouts", "readers", "targets", "verification"},
     "batch": {"keys", "layers", "pipeline", "readers", "targets", "words", "__init__"},
     "cli": {"batch", "inspection", "keys", "pipeline", "readers", "signals", "targets", "words", "__init__"},
     "__main__": {"cli", "signals", "streams"},
-    "__init__": {"batch", "conversion", "inspection", "keys", "layers", "layouts", "live", "modules", "pipeline", "readers", "targets", "verification"},
+    "__init__": {"batch", "conversion", "graph", "inspection", "keys", "layers", "layouts", "live", "modules", "pipeline", "readers", "targets", "verification"},
 }  # fmt: skip
 HEAVY = ("torch", "tensorflow", "keras", "jax")
 

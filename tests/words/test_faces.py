@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.resources import files
 
@@ -14,7 +15,7 @@ import mha_convert
 from mha_convert import MhaConvertError
 from mha_convert.batch.record import SourceReport
 from mha_convert.batch.summary import summary_as_json, summary_of
-from mha_convert.records import layer, plan, proof, said, source
+from mha_convert.records import graph, layer, plan, proof, said, source
 from mha_convert.records.face import Face
 from mha_convert.words.documents import error_document
 from mha_convert.words.faces import FACES
@@ -28,7 +29,7 @@ SCHEMAS = {
 HOSTILE = "two\nlines \x1b[31mred\u202e " + "long" * 100
 RECORDS = [
     record
-    for module in (layer, plan, proof, said, source)
+    for module in (graph, layer, plan, proof, said, source)
     for record in vars(module).values()
     if dataclasses.is_dataclass(record) and record.__module__ == module.__name__ and issubclass(record, Face)
 ]
@@ -46,7 +47,7 @@ def check(document: dict) -> dict:
 def answers(path, folder):
     """What every function that answers says of a file; nothing where it refuses the file."""
     target = folder / "x.safetensors"
-    asked = [lambda: mha_convert.inspect_file(path)]
+    asked = [lambda: mha_convert.inspect_file(path), lambda: mha_convert.inspect_graph(path)]
     for layout in ("mha", "linear", "qkv"):
         asked.append(lambda layout=layout: mha_convert.explain_file(path, layout=layout))
         asked.append(lambda layout=layout: mha_convert.plan_file(path, layout=layout))
@@ -63,6 +64,7 @@ def test_every_schema_is_a_schema_under_its_own_name():
         "conversion",
         "error",
         "explanation",
+        "graph",
         "inspection",
         "keys",
         "source",
@@ -85,11 +87,11 @@ def test_every_document_about_the_golden_files_fits_its_schema(said_of_golden):
     for answer in said_of_golden:
         document = check(answer.to_dict())
         found.setdefault(document["schema"].split("/")[1], []).append(document)
-    assert set(found) == {"alignment", "conversion", "explanation", "inspection", "keys"}
+    assert set(found) == {"alignment", "conversion", "explanation", "graph", "inspection", "keys"}
     assert all(len(documents) >= 15 for documents in found.values())
 
 
-@pytest.mark.parametrize("name", ["alignment", "conversion", "explanation", "inspection", "keys"])
+@pytest.mark.parametrize("name", ["alignment", "conversion", "explanation", "graph", "inspection", "keys"])
 def test_no_key_can_be_missing_renamed_or_of_another_type(name, said_of_golden):
     """A schema that takes anything proves nothing."""
     documents = [answer.to_dict() for answer in said_of_golden]
@@ -102,7 +104,14 @@ def test_no_key_can_be_missing_renamed_or_of_another_type(name, said_of_golden):
     assert broken >= 10
 
 
-FREE = ("arguments", "settings", "keys", "weights")  # objects whose keys are a module's, a layer's or a model's own
+FREE = (
+    "arguments",
+    "keywords",
+    "object",
+    "settings",
+    "keys",
+    "weights",
+)  # objects whose keys are a module's, a layer's or a model's own
 
 
 def spoilt_copies(document):
@@ -158,7 +167,9 @@ def parts(record):
     yield record
     values = [getattr(record, field.name) for field in dataclasses.fields(record)]
     for value in values:
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
+        inner = (
+            [*value, *value.values()] if isinstance(value, Mapping) else value if isinstance(value, tuple) else [value]
+        )
         for part in inner:
             if isinstance(part, Face):
                 yield from parts(part)
@@ -172,7 +183,7 @@ def test_records_are_one_line_plain_data_and_text(said_of_golden):
             assert type(part.to_dict()) is dict and part.to_text().strip()
             json.dumps(part.to_dict(), allow_nan=False)
             seen.add(type(part))
-    assert set(FACES) - seen <= {plan.TargetTensor}, "a record that no answer holds"
+    assert set(FACES) - seen <= {plan.TargetTensor, graph.Constant}, "a record that no answer holds"
 
 
 def test_the_parts_of_a_document_are_what_its_records_say(said_of_golden):

@@ -177,7 +177,8 @@ def child_layers(config: Json) -> list[Json]:
 
 def layer_config(entry: Json) -> LayerConfig:
     """The facts about one layer, from its entry in ``config.layers`` (any Keras version)."""
-    settings = mapping(entry.get("config"))
+    inner = entry.get("config")
+    settings = {"layers": inner} if isinstance(inner, list) else mapping(inner)  # a list: see child_layers
     return LayerConfig(
         name=str(settings.get("name") or entry.get("name") or ""),
         class_name=str(entry.get("class_name", "")).rpartition(">")[2],
