@@ -180,6 +180,8 @@ CLASSES = (
         (Weight("kernel", axes=("features", "units")), Weight("bias", "use_bias", axes=("units",))),
         counts=("units",),
     ),
+    LayerClass("EinsumDense", (Weight("kernel"), Weight("bias", "bias_axes", None, None))),
+    LayerClass("Embedding", (Weight("embeddings"),)),
 )
 OF_NAME: Mapping[str, LayerClass] = {name: row for row in CLASSES for name in row.names}
 COMPOSITE = tuple(row for row in CLASSES if row.parts)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .files.locations import StrPath
 
 Layout = Literal["mha", "padded", "linear", "qkv", "encoder", "bert", "vit", "distilbert", "llama", "bart", "t5"]
+AttentionLayout = Literal["mha", "linear"]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 Reference = Literal["numpy", "keras", "none"]
 TargetFormat = Literal["safetensors", "pt"]
@@ -82,6 +83,50 @@ class BatchOptions(ConvertOptions, total=False):
     overwrite: bool
     fail_fast: bool
     timeout: float
+
+
+class ModelOptions(ProofOptions, total=False):
+    """Every option of ``convert_model``."""
+
+    dtype: "Dtype | torch.dtype | None"
+    reference: Reference
+    attention_layout: AttentionLayout | None
+    class_name: str | None
+
+
+@dataclass(frozen=True)
+class ModelChoices:
+    """All options of a whole model's conversion, with their defaults.
+
+    Args:
+        config: the model's JSON, where the source holds weights only.
+        trust: whether the source may ask for any memory and time, see ``docs/security.md``.
+        dtype: of the weights; None keeps each layer's own.
+        reference: ``"numpy"``, ``"keras"`` (genuine Keras as well, in a process of its own), or ``"none"``.
+        attention_layout: ``"mha"`` or ``"linear"``; None for ``nn.MultiheadAttention`` where it fits alone, and the
+            smallest module that does elsewhere.
+        class_name: of the outermost class; None for one made of the model's name.
+
+    Raises:
+        LayoutError: a value that is not among the words of its option.
+    """
+
+    config: "StrPath | None" = None
+    trust: bool = False
+    dtype: "Dtype | torch.dtype | None" = None
+    reference: Reference = "numpy"
+    attention_layout: AttentionLayout | None = None
+    class_name: str | None = None
+
+    def __post_init__(self) -> None:
+        """A dtype of PyTorch is used by its name; words are checked, and a class's name must be one."""
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        for name in ("dtype", "reference", "attention_layout"):
+            value = getattr(self, name)
+            if value is not None:
+                check_word(name, value, {**OPTIONS, **MODEL}[name].words)
+        if self.class_name is not None and not (self.class_name.isascii() and self.class_name.isidentifier()):
+            raise LayoutError(f"'{self.class_name}' is not a name for a class. Use letters, digits and underscores.")
 
 
 class Run(NamedTuple):
@@ -299,11 +344,26 @@ RUN: Mapping[str, Option] = {
         flag="--timeout", metavar="SECONDS", help="What one source may take.", shown="3600", kind=float, least=1
     ),
 }
+# Those of whole models alone.
+MODEL: Mapping[str, Option] = {
+    "attention_layout": Option(
+        flag="--layout",
+        words=words_of(AttentionLayout),
+        help="How attention is held: mha is nn.MultiheadAttention, with nn.Linear around it where sizes differ; linear "
+        "is a small class with four nn.Linear in Keras' sizes.",
+        shown="mha where it fits alone, else linear",
+    ),
+    "class_name": Option(
+        flag="--class-name", metavar="NAME", help="The name of the model's class.", shown="made of the model's name"
+    ),
+}
 DEFAULTS: Mapping[str, Any] = {item.name: item.default for item in fields(Options)}
 
 
-def asked(kind: Any, given: Mapping[str, Any]) -> Options:
+def asked(kind: Any, given: Mapping[str, Any], record: Any = None) -> Any:
     """The options that a function was called with, which takes those of ``kind``, a ``…Options``.
+
+    They are an ``Options``, or a ``ModelChoices`` where that is the ``record``.
 
     Raises:
         LayoutError: a value that is not among the words of its option.
@@ -312,12 +372,12 @@ def asked(kind: Any, given: Mapping[str, Any]) -> Options:
     others = [name for name in given if name not in names_of(kind)]
     if others:
         raise TypeError(f"unexpected keyword argument '{others[0]}', expected some of {', '.join(names_of(kind))}")
-    return Options(**given)
+    return (record or Options)(**given)
 
 
 def names_of(kind: Any) -> list[str]:
     """The names of a ``…Options``, in the order of the records."""
-    return [name for name in (*OPTIONS, *RUN) if name in kind.__optional_keys__]
+    return [name for name in (*OPTIONS, *RUN, *MODEL) if name in kind.__optional_keys__]
 
 
 def dtype_name(dtype: Any) -> str | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..options import OPTIONS, RUN, Option, names_of
+from ..options import MODEL, OPTIONS, RUN, Option, names_of
 
 Source = Annotated[
     str,
@@ -26,7 +26,7 @@ Proof = Annotated[
 
 
 NUMBERS = (int, float)
-ROWS = {**OPTIONS, **RUN}
+ROWS = {**OPTIONS, **RUN, **MODEL}
 
 
 def taking(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..options import ConvertOptions, LayoutOptions, MatchOptions, PlanOptions, ProofOptions, SourceOptions
+from ..options import (
+    ConvertOptions,
+    LayoutOptions,
+    MatchOptions,
+    ModelOptions,
+    PlanOptions,
+    ProofOptions,
+    SourceOptions,
+)
 from .options import Json, Overwrite, Proof, Source, taking
 from .screen import print_json, progress, show
 
@@ -118,6 +126,23 @@ def convert(
             **options,
         )
     answer(result, as_json)
+
+
+@app.command(epilog=example("mha-convert model model.keras my_model"))
+@taking(ModelOptions)
+def model(
+    source: Source,
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="What to write; a new name.", show_default=False)],
+    *,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a folder that this verb wrote.")] = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Convert a whole model to a folder of PyTorch source and weights; it appears only if it was proven."""
+    start_hdf5()
+    from ..models import convert_model
+
+    answer(convert_model(source, folder, overwrite=overwrite, **options), as_json)
 
 
 @app.command(epilog=example("mha-convert keys model.keras --layout bert --prefix 'bert.encoder.{name}'"))

@@ -30,14 +30,18 @@ class Companion:
         normalized: the settings in one form, whatever the version wrote.
         faults: what cannot be converted, in words; of the layer and its place in the file.
         cautions: what the user should know.
+        inside: of a wrapper: the configuration of each layer that it wraps, with its place in the file.
     """
 
     kind: str
     settings: tuple[Setting, ...]
     without_effect: tuple[str, ...] = ()
     normalized: Callable[[Settings], Settings] = field(default=lambda settings: settings)
-    faults: Callable[[PlainLayer, Group], Iterable[str]] = field(default=lambda layer, group: ())
+    faults: Callable[[PlainLayer, Any], Iterable[str]] = field(default=lambda layer, group: ())
     cautions: Callable[[PlainLayer, Group], Iterable[str]] = field(default=lambda layer, group: ())
+    inside: Callable[[Settings, Group | None], Iterable[tuple[Settings, Group | None]]] = field(
+        default=lambda settings, group: ()
+    )
 
     def match(self, group: Group) -> PlainLayer | NotConverted | None:
         """The layer in ``group``; a ``NotConverted`` with the reason where it cannot be converted; None else."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from .face import Face
-from .source import Variable
+from .source import Variable, Version
 
 Score = Literal["dot", "concat", "additive"]
 Described = Literal["row", "perhaps", "never"]
@@ -316,7 +316,8 @@ AnyAttention = AttentionLayer | UnprojectedAttention
 class PlainLayer(StoredAsIs, Face):
     """A layer that is its class, its settings and its arrays by Keras' names: every kind but attention.
 
-    The other fields are those of ``AttentionLayer``.
+    ``version`` is that of the Keras that wrote it, where its meaning depends on that; a wrapper has the layers
+    ``inside`` it. The other fields are those of ``AttentionLayer``.
     """
 
     name: str
@@ -326,6 +327,8 @@ class PlainLayer(StoredAsIs, Face):
     settings: Mapping[str, Any]
     class_name: str
     has_config: bool = True
+    version: Version = ()
+    inside: "tuple[PlainLayer, ...]" = ()
     compute_dtype: str | None = None
     call_options: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
@@ -336,6 +339,11 @@ class PlainLayer(StoredAsIs, Face):
     def sizes(self) -> dict[str, Any]:
         """What a target says of the layer in Keras' words."""
         return dict(self.settings)
+
+
+def operation(name: str, kind: str, settings: Mapping[str, Any] | None = None) -> PlainLayer:
+    """An operation as a layer, which has no arrays."""
+    return PlainLayer(name=name, kind=kind, path=name, arrays={}, settings=settings or {}, class_name=kind)
 
 
 class Layer(Protocol):

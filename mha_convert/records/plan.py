@@ -52,6 +52,12 @@ class Rule:
 
 
 STOCK = ("MultiheadAttention", "LayerNorm")  # classes of torch.nn that a target can name
+# Others that the source of a whole model can.
+STOCK_OF_MODELS = frozenset(
+    """
+    AlphaDropout AvgPool1d BatchNorm1d Conv1d Dropout Embedding GRU GroupNorm LSTM Linear MaxPool1d RMSNorm RNN
+    """.split()  # noqa: SIM905 - one line a word would be long
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,7 @@ class ModuleSpec:
     @property
     def is_stock(self) -> bool:
         """Whether the class is one of ``torch.nn``; all others are those of ``mha_convert.modules``."""
-        return self.class_name in STOCK
+        return self.class_name in STOCK or self.class_name in STOCK_OF_MODELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -8,10 +8,11 @@ from typing import Any
 from ..errors import printable, shortened
 from ..records import graph as graphs
 from ..records import layer as layers
+from ..records import model as models
 from ..records import plan as plans
 from ..records import proof, said, source
 from ..records.face import Face
-from . import conversion, explanation, graph, inspection
+from . import conversion, explanation, graph, inspection, model
 from .documents import document
 from .kinds import OF_KIND, SECTIONS, by_section
 from .table import Document, Table, as_plain_text
@@ -290,6 +291,12 @@ FACES: Mapping[type, Shown] = {
         data=conversion.report_as_json,
         text=conversion.report_as_text,
         schema="conversion",
+    ),
+    models.ModelReport: Shown(
+        line=lambda report: f" {quoted(report.source.path)} → {quoted(report.folder)}: class {report.plan.model.name}",
+        data=model.model_as_json,
+        text=model.model_as_text,
+        schema="model",
     ),
     # their parts
     **dict.fromkeys(LAYERS, LAYER),

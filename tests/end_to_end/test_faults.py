@@ -251,7 +251,7 @@ def test_of_several_conversions_to_one_target_one_wins(samples, tmp_path, number
     assert sorted(code for code, _, _ in results) == [0] + [1] * (number - 1)
     for result in results:
         if result[0]:
-            one_line(result, "x.safetensors exists already", "another name")
+            one_line(result, "x.safetensors", "exists", "another name")  # already, or by now
     assert names(tmp_path) == ["x.safetensors"]
     winner = sources[[code for code, _, _ in results].index(0)]
     mha_convert.convert_file(winner, tmp_path / "alone.safetensors", reference="none")

@@ -1,0 +1,62 @@
+"""Operations in one form, whichever Keras wrote them: ``ops.…`` by the names of ``keras.ops``, with its arguments.
+
+Keras 3 writes an operation's options among its settings or among the call's keywords; Keras 2 writes functions of
+TensorFlow (``TFOpLambda``), whose names and arguments a table translates.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from ..records.graph import Call, Graph, GraphLayer
+
+OF_EVERY_OPERATION = ("name", "dtype", "trainable", "dtype_policy")
+# Functions of TensorFlow as those of keras.ops: the name, and what arguments are called there.
+OF_TENSORFLOW: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "__operators__.add": ("add", {"x": "x1", "y": "x2"}),
+    "math.add": ("add", {"x": "x1", "y": "x2"}),
+    "math.multiply": ("multiply", {"x": "x1", "y": "x2"}),
+    "math.not_equal": ("not_equal", {"x": "x1", "y": "x2"}),
+    "math.reduce_any": ("any", {"input_tensor": "x"}),
+}
+RENAMED = {"get_item": "getitem", "true_divide": "divide"}
+
+
+def canonical(graph: Graph) -> Graph:
+    """The graph, and those nested in it, with every operation as ``ops.…``."""
+    layers: dict[str, GraphLayer] = {}
+    for name, layer in graph.layers.items():
+        inner = canonical(layer.graph) if layer.graph is not None else None
+        changed = layer if inner is None else replace(layer, graph=inner)
+        layers[name] = (
+            replace(changed, class_name=f"ops.{name_of(layer)}", settings={}) if layer.is_operation else changed
+        )
+    calls = [called(call, graph.layers[call.layer]) for call in graph.calls]
+    return replace(graph, layers=MappingProxyType(layers), calls=tuple(calls))
+
+
+def name_of(layer: GraphLayer) -> str:
+    """The function of ``keras.ops``; the name that the file has where there is none."""
+    symbol = layer.settings.get("function")
+    if isinstance(symbol, str):
+        return OF_TENSORFLOW.get(symbol, (f"tensorflow.{symbol}", {}))[0]
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", layer.class_name).lower()
+    return RENAMED.get(name, name)
+
+
+def called(call: Call, layer: GraphLayer) -> Call:
+    """An operation's call with all its options as keywords; every other call as it is."""
+    if not layer.is_operation:
+        return call
+    symbol = layer.settings.get("function")
+    names = OF_TENSORFLOW.get(symbol, ("", {}))[1] if isinstance(symbol, str) else {}
+    options: dict[str, Any] = {} if isinstance(symbol, str) else without(layer.settings)
+    keywords = {names.get(name, name): value for name, value in {**options, **without(call.keywords)}.items()}
+    return replace(call, keywords=MappingProxyType(keywords))
+
+
+def without(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments without those that every operation has."""
+    return {name: value for name, value in given.items() if name not in OF_EVERY_OPERATION}

@@ -1,0 +1,288 @@
+"""Masks made explicit: what Keras hands from layer to layer without a word becomes values and arguments of the graph.
+
+``explicit`` returns the same graph with more calls: of the operations ``mask.…``, which make masks, in front of the
+first call that uses each. A mask is True where something is kept. The rules are those of the Keras that wrote the file;
+they were read in tf_keras 2.18 and Keras 3.0.5, 3.3.3, 3.4.1, 3.8.0 and 3.15.1.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import LayerError
+from ..records.graph import Call, Graph, GraphLayer, Value, leaves
+from ..records.layer import Layer, PlainLayer, operation
+from ..records.source import Version
+
+ATTENTION_TAKES_MASKS = (2, 10)
+ZEROS_WITHOUT_KEY = (3, 10)
+ANY_INPUT_COUNTS = (3, 4)  # Add, Concatenate and their like keep what any of the masks keeps, before what all keep
+MASK, STEPS, TOKENS, PAIRS = "mask", "mask.steps", "mask.tokens", "mask.pairs"
+BOTH, EITHER, JOINED = "mask.both", "mask.either", "mask.joined"
+MASK_ARGUMENTS = (MASK, "query_mask", "value_mask", "key_mask", "attention_mask")
+NAMES = {TOKENS: "keep", STEPS: "keep", PAIRS: "mask"}
+OF_TWO_DIMENSIONS = 3  # axes of a sequence of features
+
+HANDED_ON = frozenset(
+    """
+    Dense Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianDropout AlphaDropout GaussianNoise
+    ActivityRegularization Activation ReLU LeakyReLU ELU PReLU Softmax Identity LayerNormalization RMSNormalization
+    BatchNormalization GroupNormalization UnitNormalization TimeDistributed Bidirectional LSTM GRU SimpleRNN
+    """.split()  # noqa: SIM905 - one line a word would be long
+)
+HANDED_ON_BY_KERAS_3 = frozenset(("Rescaling", "Normalization"))
+ELEMENTWISE = frozenset(("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"))
+SEQUENCES_ONLY = frozenset(("LSTM", "GRU", "SimpleRNN"))
+TAKES_ONE = frozenset(("LSTM", "GRU", "SimpleRNN", "Bidirectional", "TimeDistributed", "GlobalAveragePooling1D"))
+ATTENTION = frozenset(("MultiHeadAttention", "GroupQueryAttention"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A mask that nobody has made yet: which operation makes it, of which values and masks, and with what settings."""
+
+    kind: str
+    parts: tuple[tuple[str, Any], ...]
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+Kept = Mask | Value | None  # None keeps everything
+
+
+@dataclass(slots=True)
+class Masked:
+    """A graph on the way: its calls so far, the mask of each value, and the masks that were made."""
+
+    graph: Graph
+    layers: Mapping[GraphLayer, Layer]
+    version: Version
+    of_value: dict[Value, Kept] = field(default_factory=dict)
+    made: dict[Mask, Value] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    operations: dict[str, GraphLayer] = field(default_factory=dict)
+    found: dict[GraphLayer, PlainLayer] = field(default_factory=dict)
+
+    def of(self, tree: Any) -> Kept:
+        """The mask of an argument that is one tensor."""
+        return self.of_value.get(tree) if isinstance(tree, Value) else None
+
+    def make(self, mask: Kept) -> Value | None:
+        """The value of a mask, whose call is added where there is none."""
+        if mask is None or isinstance(mask, Value):
+            return mask
+        if mask not in self.made:
+            arguments = {name: self.make(part) if isinstance(part, Mask) else part for name, part in mask.parts}
+            name = self.fresh(NAMES.get(mask.kind, MASK))
+            layer = GraphLayer(
+                name=name, class_name=mask.kind, is_operation=True, settings=dict(mask.settings), routes=((name,),)
+            )
+            self.operations[name] = layer
+            self.found[layer] = operation(name, mask.kind, layer.settings)
+            self.calls.append(Call(layer=name, number=0, keywords=MappingProxyType(arguments)))
+            self.made[mask] = Value(name)
+        return self.made[mask]
+
+    def fresh(self, name: str) -> str:
+        """A name that no layer has."""
+        number, found = 1, name
+        while found in self.graph.layers or found in self.operations:
+            number += 1
+            found = f"{name}_{number}"
+        return found
+
+
+def explicit(
+    graph: Graph, layers: Mapping[GraphLayer, Layer], version: Version
+) -> tuple[Graph, dict[GraphLayer, Layer]]:
+    """The graph with every mask that makes a difference as a value, and the layers with the new operations.
+
+    Args:
+        graph: from ``graph_of``.
+        layers: its layers, those of nested models included.
+        version: of the Keras that wrote the file.
+
+    Raises:
+        LayerError: a mask goes into a nested model, or to a layer whose rule for it is not known.
+    """
+    masked = Masked(graph, layers, version)
+    nested: dict[str, GraphLayer] = {}
+    found: dict[GraphLayer, Layer] = dict(layers)
+    for call in graph.calls:
+        layer = graph.layers[call.layer]
+        if layer.graph is not None:
+            refuse_into_nested(call, masked)
+            if layer.name not in nested:
+                inner, found = explicit(layer.graph, found, version)
+                nested[call.layer] = replace(layer, graph=inner)
+            masked.calls.append(call)
+            continue
+        masked.calls.append(with_masks(call, layers[layer], masked))
+    found.update(masked.found)
+    used = in_use(masked.calls, graph)
+    return (
+        replace(
+            graph,
+            calls=tuple(used),
+            layers=MappingProxyType({**graph.layers, **nested, **masked.operations}),
+        ),
+        found,
+    )
+
+
+def in_use(calls: list[Call], graph: Graph) -> Iterator[Call]:
+    """The calls that an output depends on: a mask that was given explicitly may not be used."""
+    wanted = {(value.layer, value.call) for value in leaves(graph.outputs)}
+    kept = []
+    for call in reversed(calls):
+        if (call.layer, call.number) in wanted:
+            kept.append(call)
+            wanted.update((value.layer, value.call) for value in call.values)
+    return reversed(kept)
+
+
+def refuse_into_nested(call: Call, masked: Masked) -> None:
+    """A mask that enters a nested model acts on the layers in it."""
+    if any(masked.of(value) is not None for value in call.values):
+        raise LayerError(
+            f"Model '{call.layer}' is called with a tensor that carries a mask, which acts on the layers inside it. "
+            "This has no rule yet. Save the model without the nesting, or the nested model alone."
+        )
+
+
+def with_masks(call: Call, layer: Layer, masked: Masked) -> Call:
+    """The call with the masks that it uses as arguments; what it hands on is noted."""
+    kind = layer.kind
+    rule = RULES.get(kind)
+    given = dict(call.keywords)
+    explicit_masks = {name: given.pop(name) for name in MASK_ARGUMENTS if name in given}
+    explicit_masks = {name: value for name, value in explicit_masks.items() if value not in (None, False)}
+    arguments = dict(zip(ARGUMENTS.get(kind, ("inputs",)), call.arguments, strict=False)) | given
+    if kind in TAKES_ONE:
+        used, passed = one_mask(layer, arguments, explicit_masks, masked)
+    elif kind in ATTENTION:
+        used, passed = attention_masks(arguments, explicit_masks, masked)
+        is_masked = used["attention_mask"] is not None
+        given |= {"without_key": "zeros"} if is_masked and gives_zeros(layer, given, masked.version) else {}
+    elif rule is not None:
+        used, passed = {}, rule(layer, arguments, masked)
+    else:
+        used, passed = dict(explicit_masks) if layer_is_operation(call, masked) else {}, None
+    values = {name: masked.make(mask) for name, mask in used.items()}
+    new = replace(call, keywords=MappingProxyType(given | {k: v for k, v in values.items() if v is not None}))
+    if passed is not None:
+        masked.of_value[Value(call.layer, call.number)] = passed
+    return new
+
+
+def layer_is_operation(call: Call, masked: Masked) -> bool:
+    """Whether a call's masks are ordinary arguments."""
+    return masked.graph.layers[call.layer].is_operation
+
+
+def first_mask(layer: Layer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
+    """What most layers hand on: the mask of their first argument."""
+    return masked.of(next(iter(arguments.values()), None))
+
+
+def since_keras_3(layer: Layer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
+    """What some layers hand on since Keras 3."""
+    return first_mask(layer, arguments, masked) if masked.version >= (3,) else None
+
+
+def of_embedding(layer: PlainLayer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
+    """``Embedding(mask_zero=True)`` keeps every token but 0."""
+    tokens = next(iter(arguments.values()))
+    return Mask(TOKENS, (("inputs", tokens),)) if layer.settings["mask_zero"] else None
+
+
+def of_masking(layer: PlainLayer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
+    """``Masking`` keeps the steps of which some feature is not the mask's value."""
+    steps = next(iter(arguments.values()))
+    return Mask(STEPS, (("inputs", steps),), (("mask_value", layer.settings["mask_value"]),))
+
+
+def of_elementwise(layer: Layer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
+    """Add and its like: until 3.3 what all masks keep that there are, from 3.4 what any of all inputs' masks keeps."""
+    masks = [masked.of(value) for value in next(iter(arguments.values()))]
+    if masked.version >= ANY_INPUT_COUNTS:
+        return None if None in masks else combined(EITHER, masks)
+    return combined(BOTH, [mask for mask in masks if mask is not None])
+
+
+def of_concatenate(layer: PlainLayer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
+    """As ``of_elementwise``, where an input without a mask is kept whole; along the length masks are joined, too."""
+    values = tuple(next(iter(arguments.values())))
+    masks = [masked.of(value) for value in values]
+    if all(mask is None for mask in masks):
+        return None
+    if layer.settings["axis"] in (1, 1 - OF_TWO_DIMENSIONS):
+        parts = tuple(
+            (f"part_{n}", value if mask is None else mask)
+            for n, (value, mask) in enumerate(zip(values, masks, strict=True))
+        )
+        return Mask(JOINED, parts, (("without", tuple(n for n, mask in enumerate(masks) if mask is None)),))
+    if layer.settings["axis"] not in (-1, OF_TWO_DIMENSIONS - 1):
+        raise LayerError(
+            f"Layer '{layer.name}' joins masked tensors along axis {layer.settings['axis']}, which has no rule. "
+            "Port this layer by hand."
+        )
+    if masked.version >= ANY_INPUT_COUNTS:
+        return None if None in masks else combined(EITHER, masks)
+    return combined(BOTH, [mask for mask in masks if mask is not None])
+
+
+def combined(kind: str, masks: list[Kept]) -> Kept:
+    """Several masks as one."""
+    different = list(dict.fromkeys(masks))
+    if len(different) < 2:
+        return different[0] if different else None
+    return Mask(kind, tuple((f"mask_{number}", mask) for number, mask in enumerate(different)))
+
+
+def one_mask(
+    layer: Layer, arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
+) -> tuple[dict[str, Kept], Kept]:
+    """Of layers that skip what is masked: the mask that they use, and what they hand on."""
+    inferred = first_mask(layer, arguments, masked)
+    mask = given.get(MASK, inferred)
+    settings = layer.settings if isinstance(layer, PlainLayer) else {}
+    inner = layer.inside[0].settings if isinstance(layer, PlainLayer) and layer.inside else settings
+    returns_steps = layer.kind == "TimeDistributed" or bool(inner.get("return_sequences"))
+    return {MASK: mask}, mask if returns_steps and layer.kind != "GlobalAveragePooling1D" else None
+
+
+def attention_masks(
+    arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
+) -> tuple[dict[str, Kept], Kept]:
+    """Attention joins the masks of query, value and key with the one that it is given (Keras 2.10 and later)."""
+    takes = masked.version >= ATTENTION_TAKES_MASKS
+    inferred = {role: masked.of(arguments.get(role)) if takes else None for role in ("query", "value", "key")}
+    # A tensor's own mask comes before one that is given for it.
+    masks = {role: given.get(f"{role}_mask") if own is None else own for role, own in inferred.items()}
+    if arguments.get("key") in (None, arguments.get("value")) and masks["key"] == masks["value"]:
+        masks["key"] = None
+    whole = {**masks, "attention": given.get("attention_mask")}
+    parts = tuple((role, mask) for role, mask in whole.items() if mask is not None)
+    return {"attention_mask": Mask(PAIRS, parts) if parts else None}, masks["query"]
+
+
+def gives_zeros(layer: Layer, given: Mapping[str, Any], version: Version) -> bool:
+    """Whether a query without any key gets zeros: from Keras 3.10, with dropout, scores or more axes (measured)."""
+    is_fused = not getattr(layer, "dropout", 0.0) and not given.get("return_attention_scores")
+    return version >= ZEROS_WITHOUT_KEY and not (is_fused and getattr(layer, "rank", 3) == OF_TWO_DIMENSIONS)
+
+
+Rule = Callable[..., Kept]
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(HANDED_ON, first_mask),
+    **dict.fromkeys(HANDED_ON_BY_KERAS_3, since_keras_3),
+    **dict.fromkeys(ELEMENTWISE, of_elementwise),
+    "Concatenate": of_concatenate,
+    "Embedding": of_embedding,
+    "Masking": of_masking,
+}
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(ATTENTION, ("query", "value", "key")),
+    **dict.fromkeys(SEQUENCES_ONLY | {"Bidirectional"}, ("sequences", "initial_state")),
+}

@@ -1,0 +1,18 @@
+"""Calls that return what they are given in its own shape: activations, dropout, normalization."""
+
+from typing import Any
+
+from ...layers.plain.identities import SPATIAL
+from ...records.graph import TensorSpec
+from ...records.layer import PlainLayer
+
+
+def same(layer: PlainLayer, inputs: TensorSpec, training: Any = None) -> TensorSpec:
+    """The input's own shape."""
+    return inputs
+
+
+ACTIVATIONS = ("Activation", "ReLU", "LeakyReLU", "ELU", "Softmax", "Identity")
+DROPOUTS = ("Dropout", *SPATIAL, "GaussianDropout", "AlphaDropout", "GaussianNoise", "ActivityRegularization")
+NORMALIZATIONS = ("LayerNormalization",)
+SHAPES = dict.fromkeys((*ACTIVATIONS, *DROPOUTS, *NORMALIZATIONS), same)

@@ -1,0 +1,10 @@
+"""Every kind of layer that a whole model may have besides attention: a row of settings each, one file a family."""
+
+from collections.abc import Mapping
+
+from ..companions import Companion
+from . import activations as activation_layers
+from . import identities, linear, merging, normalization, reshaping
+
+FAMILIES = (linear, activation_layers, identities, merging, normalization, reshaping)
+ROWS: Mapping[str, Companion] = {row.kind: row for family in FAMILIES for row in family.ROWS}

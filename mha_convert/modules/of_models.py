@@ -1,0 +1,129 @@
+"""What PyTorch has no module for, as small as it can be: copied into the source of a whole model where it is used."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .masks import added_to_scores
+
+
+class Projections(nn.Module):
+    """The projections of attention with heads of any size."""
+
+    def __init__(
+        self,
+        query_features: int,
+        key_features: int,
+        value_features: int,
+        output_features: int,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.q_proj = nn.Linear(query_features, num_heads * key_dim, bias)
+        self.k_proj = nn.Linear(key_features, num_heads * key_dim, bias)
+        self.v_proj = nn.Linear(value_features, num_heads * value_dim, bias)
+        self.out_proj = nn.Linear(num_heads * value_dim, output_features, bias)
+
+    def heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values ``(batch, heads, length, size)``."""
+        q = self.q_proj(query).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.k_proj(key).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.v_proj(value).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return q, k, v
+
+
+class MultiHeadAttention(Projections):
+    """Attention as Keras computes it: ``mask`` is True where a query may attend to a key.
+
+    A query that may attend to no key gets the average of all.
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Inputs ``(batch, length, features)``, mask ``(batch, query length, key length)``."""
+        q, k, v = self.heads(query, key, value)
+        dropout = self.dropout if self.training else 0.0
+        if mask is None:
+            x = F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal)
+        else:
+            mask = mask & causal(query, key) if is_causal else mask
+            scores = added_to_scores(mask, q.dtype).unsqueeze(1)
+            x = F.scaled_dot_product_attention(q, k, v, scores, dropout)
+        return self.out_proj(x.transpose(1, 2).flatten(2))
+
+
+class MultiHeadAttentionWithScores(Projections):
+    """Attention as Keras computes it: ``mask`` is True where a query may attend to a key.
+
+    A query that may attend to no key gets the average of all. The scores are returned, too.
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs ``(batch, length, features)``, mask ``(batch, query length, key length)``."""
+        q, k, v = self.heads(query, key, value)
+        scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
+        if is_causal:
+            mask = causal(query, key) if mask is None else mask & causal(query, key)
+        if mask is not None:
+            scores = scores + added_to_scores(mask, q.dtype).unsqueeze(1)
+        scores = scores.softmax(-1)
+        x = F.dropout(scores, self.dropout, self.training) @ v
+        return self.out_proj(x.transpose(1, 2).flatten(2)), scores
+
+
+class MultiHeadAttentionOrZeros(Projections):
+    """Attention as Keras computes it: ``mask`` is True where a query may attend to a key.
+
+    A query that may attend to no key gets zeros, as from Keras 3.10 on in layers with dropout. The scores are
+    returned, too.
+    """
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, is_causal: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs ``(batch, length, features)``, mask ``(batch, query length, key length)``."""
+        q, k, v = self.heads(query, key, value)
+        mask = (mask & causal(query, key) if is_causal else mask).unsqueeze(1)
+        scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5 + added_to_scores(mask, q.dtype)
+        scores = scores.softmax(-1) * mask.any(-1, keepdim=True)
+        x = F.dropout(scores, self.dropout, self.training) @ v
+        return self.out_proj(x.transpose(1, 2).flatten(2)), scores
+
+
+def causal(query: Tensor, key: Tensor) -> Tensor:
+    """``(1, query length, key length)``, True where the key does not come after the query."""
+    shape = (1, query.shape[1], key.shape[1])
+    return torch.ones(shape, dtype=torch.bool, device=query.device).tril()
+
+
+class EinsumDense(nn.Module):
+    """``torch.einsum`` with a kernel, and perhaps a bias, in Keras' axes."""
+
+    def __init__(self, equation: str, kernel_shape: list[int], bias_shape: list[int] | None = None) -> None:
+        super().__init__()
+        self.equation = equation
+        self.kernel = nn.Parameter(nn.init.xavier_uniform_(torch.empty(kernel_shape)))
+        self.bias = None if bias_shape is None else nn.Parameter(torch.zeros(bias_shape))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """As the equation says."""
+        result = torch.einsum(self.equation, inputs, self.kernel)
+        return result if self.bias is None else result + self.bias

@@ -1,0 +1,1 @@
+"""A whole model as the text of ``model.py``."""

@@ -1,0 +1,40 @@
+"""Activations, dropout and normalization as layers: they keep the order of the axes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....layers.plain.activations import OF_LAYERS
+from ....layers.plain.identities import SPATIAL
+from ....records.layer import PlainLayer
+from ....records.model import Term
+from ..use import Use, Written, last
+from .activations import activated
+
+
+def activation(layer: PlainLayer, use: Use, inputs: Term) -> Written:
+    """An activation as a layer."""
+    found = OF_LAYERS[layer.kind](layer.settings, layer.version)
+    return Written(activated(found, inputs.text, inputs, inputs.order), inputs.order)
+
+
+def identity(layer: PlainLayer, use: Use, inputs: Term) -> Written:
+    """Nothing is written for it."""
+    return Written(inputs.text, inputs.order)
+
+
+def module(layer: PlainLayer, use: Use, inputs: Term) -> Written:
+    """A module that looks at single numbers."""
+    return Written(f"{use.module}({inputs.text})", inputs.order)
+
+
+def layer_normalization(layer: PlainLayer, use: Use, inputs: Term) -> str:
+    """The module normalizes the last axes."""
+    return f"{use.module}({last(inputs)})"
+
+
+LINES: Mapping[str, Any] = {
+    **dict.fromkeys(OF_LAYERS, activation),
+    **dict.fromkeys(("Identity", *SPATIAL, "GaussianDropout", "GaussianNoise", "ActivityRegularization"), identity),
+    **dict.fromkeys(("Dropout", "AlphaDropout"), module),
+    "LayerNormalization": layer_normalization,
+}

@@ -1,0 +1,147 @@
+"""Classes as the text of ``model.py``, which needs torch alone."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...layouts.plain.constants import KIND as CONSTANT
+from ...records.graph import TensorSpec, leaves
+from ...records.model import Member, ModelClass, Term
+from ...records.plan import ModuleSpec
+from ..attention import docstring, imports, needed, text_literal
+from .fitting import WIDTH, fitted
+
+# The arguments that one writes without their names.
+POSITIONAL: Mapping[str, int] = {
+    "Linear": 2,
+    "Embedding": 2,
+    "LayerNorm": 1,
+    "RMSNorm": 1,
+    "Dropout": 1,
+    "AlphaDropout": 1,
+    "Conv1d": 3,
+    "BatchNorm1d": 1,
+    "GroupNorm": 2,
+    "LSTM": 2,
+    "GRU": 2,
+    "RNN": 2,
+    "MultiheadAttention": 2,
+    "EinsumDense": 1,
+}
+OMITTED: Mapping[str, Mapping[str, Any]] = {"MultiheadAttention": {"dropout": 0.0, "bias": True}}
+
+
+def model_source(model: ModelClass, heading: str, helpers: set[str]) -> str:
+    """The whole file.
+
+    Args:
+        model: the outermost class.
+        heading: the text of the module's docstring.
+        helpers: classes and functions of ``modules`` that it uses.
+    """
+    classes = [class_text(each) for each in model.walk()]
+    code = "\n\n\n".join(text.rstrip() for text in (*needed(helpers), *classes))
+    return f"{docstring(heading)}\n\n{imports(code)}\n\n\n{code}\n"
+
+
+def class_text(model: ModelClass) -> str:
+    """One class: its modules, and ``forward``."""
+    lines = [f"class {model.name}(nn.Module):", f"    {docstring(summary(model))}", ""]
+    if model.members:
+        lines += ["    def __init__(self) -> None:", "        super().__init__()"]
+        lines += [line for member in model.members for line in fitted(construction(member), 2)]
+        lines.append("")
+    lines += [*signature(model), f"        {docstring(arguments(model))}"]
+    lines += [line for call in model.calls for statement in call.statements for line in fitted(statement, 2)]
+    return "\n".join([*lines, *fitted(f"return {model.returned}", 2)])
+
+
+def summary(model: ModelClass) -> str:
+    """The first line of the class's docstring."""
+    graph = model.graph
+    return shortened_line(f"Keras' {graph.class_name} model {text_literal(graph.name[:60])}.")
+
+
+def shortened_line(text: str) -> str:
+    """No longer than a line may be."""
+    return text if len(text) < WIDTH - 12 else f"{text[: WIDTH - 16]}..."
+
+
+def construction(member: Member) -> str:
+    """``self.dense = nn.Linear(64, 10)``."""
+    if member.model is not None:
+        return f"self.{member.attribute} = {member.model.name}()"
+    assert member.plan is not None
+    if member.plan.layer.kind == CONSTANT:
+        sizes = ", ".join(map(str, member.plan.layer.arrays["value"].shape))
+        return f'self.register_buffer("{member.attribute}", torch.zeros({sizes}))'
+    return f"self.{member.attribute} = {constructor(member.plan.module)}"
+
+
+def constructor(spec: ModuleSpec) -> str:
+    """A call of the module's class."""
+    count = POSITIONAL.get(spec.class_name, 0)
+    usual = OMITTED.get(spec.class_name, {})
+    given = {name: value for name, value in spec.arguments.items() if name not in usual or usual[name] != value}
+    texts = [
+        literal(value) if place < count else f"{name}={literal(value)}"
+        for place, (name, value) in enumerate(given.items())
+    ]
+    return f"{'nn.' if spec.is_stock else ''}{spec.class_name}({', '.join(texts)})"
+
+
+def literal(value: Any) -> str:
+    """A value as Python and ruff write it; a list of one number is that number's own form in ``nn.LayerNorm``."""
+    if isinstance(value, list) and len(value) == 1:
+        return f"[{literal(value[0])}]"
+    return text_literal(value) if isinstance(value, str) else repr(value)
+
+
+def signature(model: ModelClass) -> list[str]:
+    """The first line of ``forward``."""
+    names = ", ".join(f"{term.text}: Tensor" for term in model.parameters)
+    return fitted(f"def forward(self, {names}) -> {returned_type(model.graph.outputs)}:", 1)
+
+
+def returned_type(tree: Any) -> str:
+    """The annotation of what ``forward`` returns."""
+    if isinstance(tree, tuple):
+        return f"tuple[{', '.join(returned_type(item) for item in tree)}]"
+    return "dict[str, Tensor]" if isinstance(tree, Mapping) else "Tensor"
+
+
+def arguments(model: ModelClass) -> str:
+    """What ``forward`` takes and returns, with shapes."""
+    taken = ", ".join(f"{term.text} {shape_text(term.spec)}" for term in model.parameters)
+    given = ", ".join(shape_text(model.facts[value]) for value in leaves(model.graph.outputs))
+    text = f"Take {taken}; return {given}."
+    if len(text) < WIDTH - 14:
+        return text
+    return "\n".join(
+        [
+            "Take and return tensors of these shapes.",
+            "",
+            *block("Args", argument_lines(model.parameters)),
+            "",
+            *block("Returns", [shape_text(model.facts[value]) for value in leaves(model.graph.outputs)]),
+            "        ",
+        ]
+    )
+
+
+def block(title: str, lines: list[str]) -> Iterator[str]:
+    """A part of a docstring."""
+    yield f"        {title}:"
+    yield from (f"            {line}" for line in lines)
+
+
+def argument_lines(terms: tuple[Term, ...]) -> list[str]:
+    """A line for each argument."""
+    return [f"{term.text}: {shape_text(term.spec)}" for term in terms]
+
+
+def shape_text(spec: TensorSpec) -> str:
+    """``(batch, 500, 1)``; a free size is called ``length`` or ``size``."""
+    sizes = spec.shape or ()
+    names = ["batch" if place == 0 else "length" if place == 1 else "size" for place in range(len(sizes))]
+    texts = [name if size is None else str(size) for name, size in zip(names, sizes, strict=True)]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

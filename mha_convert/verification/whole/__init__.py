@@ -1,0 +1,85 @@
+"""Proves a whole model: what is stored, each call alone, every value of the graph, the files as they will be used."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ... import conversion
+from ...records.layer import Layer
+from ...records.model import ModelPlan
+from ...records.source import Array
+from ...targets import Target
+from .. import check_keys, compare_bits, source_arrays
+from ..pytorch import one_thread
+from .driver import FORMULA, Driver
+from .fresh import used_alone
+from .inputs import FREE, model_inputs
+from .written import WrittenModel
+
+SIZES = ((2, FREE), (3, FREE + 2))  # batch, and what is free
+
+
+Run = tuple[list[Array], list[Array]]  # inputs, and the outputs that the formulas have for them
+
+
+def prove_model(plan: ModelPlan, source: Path, target: Target, on_call: Callable[[str], None]) -> dict[str, Any]:
+    """Prove the written files against the source, here and in a process of their own.
+
+    Args and errors are those of ``prove_calls``.
+    """
+    shown, runs = prove_calls(plan, source, target, on_call)
+    return shown | {"uses": tuple(used_alone(plan, source.parent, runs))}
+
+
+def prove_calls(
+    plan: ModelPlan, source: Path, target: Target, on_call: Callable[[str], None]
+) -> tuple[dict[str, Any], list[Run]]:
+    """What is stored, each call alone, and every value of the whole graph.
+
+    Args:
+        plan: that they were written from.
+        source: the written ``model.py``.
+        target: the written weights.
+        on_call: called with the name of each layer whose call is compared.
+
+    Returns:
+        the fields of a ``ModelReport`` that say what was shown, and the runs.
+
+    Raises:
+        VerificationError: anything differs; the message names the layer and the difference.
+    """
+    check_keys(plan.weights, target)
+    stored, ledgers = [], {}
+    for item in plan.weights.layers:
+        ledgers[item.layer.name] = conversion.ledger(item, target.shapes)
+        dtype = plan.weights.dtype or item.layer.dtype
+        stored += [compare_bits(item, rule, target.read(item.key(rule.target)), dtype) for rule in item.rules]
+    written = WrittenModel(source, plan.model)
+    driver = Driver(written, written.make(), Arrays().of, on_call=on_call)
+    with one_thread():
+        runs: list[Run] = []
+        for batch, free in SIZES:
+            inputs = model_inputs(plan.model.graph, plan.model.layers, batch, free)
+            runs.append((inputs, driver.run(inputs)))
+            driver.each_alone = False
+    shown = {
+        "reference": FORMULA,
+        "ledgers": ledgers,
+        "stored": tuple(stored),
+        "comparisons": tuple(driver.comparisons),
+    }
+    return shown, runs
+
+
+class Arrays:
+    """Keras' arrays of one layer after the other, in float64; those of the last one are kept."""
+
+    def __init__(self) -> None:
+        self.layer: Layer | None = None
+        self.arrays: Mapping[str, Array] = {}
+
+    def of(self, layer: Layer) -> Mapping[str, Array]:
+        """The layer's arrays."""
+        if layer is not self.layer:
+            self.layer, self.arrays = layer, source_arrays(layer)
+        return self.arrays

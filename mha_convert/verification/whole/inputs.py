@@ -1,0 +1,135 @@
+"""Inputs of our own choice: random, of a fixed seed, in the ranges that the model's layers take."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ...records.graph import Graph, GraphLayer, TensorSpec, Value, leaves
+from ...records.layer import Layer, PlainLayer
+from ...records.source import Array
+
+SEED = 20262
+BATCH, FREE = 2, 5
+KEPT = 0.7  # of a mask
+PASSED_ON = ("ops.cast", "mask.tokens", "Dropout", "Identity")  # calls that hand tokens on
+LENGTHENED = frozenset(
+    (
+        "LSTM",
+        "GRU",
+        "SimpleRNN",
+        "Bidirectional",
+        "MultiHeadAttention",
+        "GroupQueryAttention",
+        "Attention",
+        "AdditiveAttention",
+    )
+)
+LEAST_LENGTH = 3
+
+
+def sizes_of(spec: TensorSpec, batch: int = BATCH, free: int = FREE) -> tuple[int, ...]:
+    """A shape without free sizes."""
+    first, *others = spec.shape or (None,)
+    return (batch if first is None else first, *(free if size is None else size for size in others))
+
+
+def model_inputs(graph: Graph, layers: Mapping[GraphLayer, Layer], batch: int = BATCH, free: int = FREE) -> list[Array]:
+    """One array for each input of the model, in the order of ``leaves(graph.inputs)``."""
+    vocabularies = vocabulary_sizes(graph, layers)
+    return [
+        tensor(graph.specs[value], generator(value.layer, batch, free), vocabularies.get(value), batch, free)
+        for value in leaves(graph.inputs)
+    ]
+
+
+def tensor(
+    spec: TensorSpec, random: np.random.Generator, vocabulary: int | None = None, batch: int = BATCH, free: int = FREE
+) -> Array:
+    """Normal numbers; tokens below a vocabulary's size, of which the last ones are 0; bits of which most are True."""
+    shape = sizes_of(spec, batch, free)
+    if vocabulary is not None:
+        tokens = random.integers(0, vocabulary, shape)
+        if len(shape) > 1 and shape[1] > 1:
+            tokens[: max(1, shape[0] // 2), -1] = 0
+            tokens[:, 0] = np.maximum(tokens[:, 0], min(1, vocabulary - 1))
+        return tokens
+    if spec.dtype == "bool":
+        return bits(random, shape)
+    if (spec.dtype or "").startswith(("int", "uint")):
+        return random.integers(0, 2, shape)
+    return random.standard_normal(shape)
+
+
+def bits(random: np.random.Generator, shape: Sequence[int]) -> Array:
+    """Most are True, and the first along the last axis always."""
+    found = random.random(shape) < KEPT
+    if found.ndim > 1:
+        found[..., 0] = True
+    return found
+
+
+def generator(name: str, *more: int) -> np.random.Generator:
+    """Random numbers of a name's own, the same in every run."""
+    return np.random.default_rng([SEED, zlib.crc32(name.encode("utf-8", "replace")), *more])
+
+
+def vocabulary_sizes(graph: Graph, layers: Mapping[GraphLayer, Layer]) -> dict[Value, int]:
+    """How many tokens there are for each value that an embedding looks up, in this graph or in one inside it."""
+    sources: dict[Value, Value] = {}
+    found: dict[Value, int] = {}
+    for call in graph.calls:
+        layer = graph.layers[call.layer]
+        for value, size in looked_up(call.values, layer, layers):
+            origin = sources.get(value, value)
+            found[origin] = min(size, found.get(origin, size))
+        kind = layers[layer].kind if layer in layers else ""
+        if kind in PASSED_ON and call.values:
+            sources[Value(call.layer, call.number)] = sources.get(call.values[0], call.values[0])
+    return found
+
+
+def looked_up(
+    values: Sequence[Value], layer: GraphLayer, layers: Mapping[GraphLayer, Layer]
+) -> Iterator[tuple[Value, int]]:
+    """What a call looks up in a table, and the size of the table."""
+    if layer.graph is not None:
+        inside = vocabulary_sizes(layer.graph, layers)
+        for value, inner in zip(values, leaves(layer.graph.inputs), strict=False):
+            if inner in inside:
+                yield value, inside[inner]
+        return
+    item = layers[layer]
+    size = table_size(item)
+    if size is not None and values:
+        yield values[0], size
+
+
+def table_size(item: Layer) -> int | None:
+    """How many rows an embedding has, also one inside a wrapper; None for all other layers."""
+    if not isinstance(item, PlainLayer):
+        return None
+    inner = item.inside[0] if item.inside else item
+    return int(inner.settings["input_dim"]) if inner.kind == "Embedding" else None
+
+
+def alone(name: str, item: Layer, specs: Sequence[TensorSpec]) -> list[Array]:
+    """Inputs of one call alone: of length 3 at least, where the layer takes any; every row of an embedding."""
+    random = generator(name, len(specs))
+    rows = table_size(item)
+    if rows is not None:
+        shape = sizes_of(specs[0])
+        width = max(1, int(np.prod(shape[1:])))
+        tokens = np.resize(random.permutation(rows), (max(1, -(-rows // width)), *shape[1:]))
+        return [tokens]
+    if item.kind in LENGTHENED:
+        specs = [lengthened(spec) for spec in specs]
+    return [tensor(spec, random) for spec in specs]
+
+
+def lengthened(spec: TensorSpec) -> TensorSpec:
+    """A sequence of 3 steps at least."""
+    shape = spec.shape or ()
+    if len(shape) < LEAST_LENGTH or shape[1] is None or shape[1] >= LEAST_LENGTH:
+        return spec
+    return TensorSpec((shape[0], LEAST_LENGTH, *shape[2:]), spec.dtype)

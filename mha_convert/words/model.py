@@ -1,0 +1,144 @@
+"""What is said of a whole model: its docstring, its card, its report, and the lines on the screen."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..records.graph import leaves
+from ..records.model import ModelClass, ModelReport
+from ..records.plan import Plan
+from ..records.source import Checkpoint
+from ..source.model.writing import shape_text
+from .documents import document
+
+LOAD = """\
+from safetensors.torch import load_file
+
+from model import {name}
+
+model = {name}(){dtype}
+model.load_state_dict(load_file("model.safetensors"))
+model.eval()"""
+
+
+def dtype_of(weights: Plan) -> str:
+    """The one dtype of all tensors; float32 where they have several."""
+    found = {weights.dtype or item.layer.dtype for item in weights.layers}
+    return found.pop() if len(found) == 1 else "float32"
+
+
+def loading(model: ModelClass, weights: Plan) -> str:
+    """The lines that load a model."""
+    dtype = dtype_of(weights)
+    return LOAD.format(name=model.name, dtype="" if dtype == "float32" else f".to(torch.{dtype})")
+
+
+def keras_words(checkpoint: Checkpoint) -> str:
+    """``Keras 3.15.1``."""
+    return f"Keras {checkpoint.keras_version}" if checkpoint.keras_version else "an unknown version of Keras"
+
+
+def heading(checkpoint: Checkpoint, model: ModelClass, weights: Plan) -> str:
+    """The docstring of ``model.py``."""
+    lines = [
+        f"{model.name}, written by mha-convert from {Path(checkpoint.path).name!a} ({keras_words(checkpoint)}).",
+        "",
+    ]
+    lines += [f"    {line}".rstrip() for line in loading(model, weights).splitlines()]
+    return "\n".join([*lines, ""])
+
+
+def notes_of(checkpoint: Checkpoint, model: ModelClass) -> Iterator[str]:
+    """What the user should know of a model."""
+    masks = [
+        call.call.layer for each in model.walk() for call in each.calls if call.call.layer.startswith(("keep", "mask"))
+    ]
+    if masks:
+        yield "Masks are variables of forward, by the rules of the Keras that wrote the file; True is what is kept"
+
+
+def verdict(report: ModelReport) -> str:
+    """One sentence."""
+    if report.reference is None:
+        return "NOT PROVEN: nothing was compared (--reference none)"
+    calls = {comparison.layer for comparison in report.comparisons}
+    return f"Proven with {report.reference}: {len(calls)} calls alone, and every value of the whole graph"
+
+
+def model_as_text(report: ModelReport) -> list[Any]:
+    """What people read."""
+    model = report.plan.model
+    count = sum(len(each.calls) for each in model.walk())
+    tensors = sum(len(item.rules) for item in report.plan.weights.layers)
+    numbers = sum(ledger.source for ledger in report.ledgers.values())
+    taken = ", ".join(f"{term.text} {shape_text(term.spec)}" for term in model.parameters)
+    returned = ", ".join(shape_text(model.facts[value]) for value in leaves(model.graph.outputs))
+    return [
+        f"{report.folder}: class {model.name}, {count} calls, {tensors} tensors, {numbers:,} numbers",
+        f"Takes {taken}; returns {returned}",
+        f"{verdict(report)}.",
+        *(f"  {use.what}: {use.fact}" for use in report.uses),
+        *(f"Note: {note}." for note in report.notes),
+    ]
+
+
+def model_as_json(report: ModelReport) -> dict[str, Any]:
+    """The report as plain data."""
+    model = report.plan.model
+    return {
+        "source": report.source.path,
+        "keras_version": report.source.keras_version,
+        "folder": report.folder,
+        "class_name": model.name,
+        "proven": report.proven,
+        "reference": report.reference,
+        "inputs": [{"name": term.text, "shape": list(term.spec.shape or ())} for term in model.parameters],
+        "outputs": [{"shape": list(model.facts[value].shape or ())} for value in leaves(model.graph.outputs)],
+        "tensors": [
+            {"key": item.key(rule.target), "layer": item.layer.path, "class_name": item.layer.class_name}
+            for item in report.plan.weights.layers
+            for rule in item.rules
+        ],
+        "stored": [
+            {"key": item.key, "dtype": item.dtype, "rounded": item.rounded, "vanished": item.vanished}
+            for item in report.stored
+        ],
+        "comparisons": [
+            {"layer": item.layer, "case": item.case, "what": item.what, "relative": item.relative, "bound": item.bound}
+            for item in report.comparisons
+        ],
+        "uses": [{"what": use.what, "fact": use.fact} for use in report.uses],
+        "notes": list(report.notes),
+    }
+
+
+def report_text(report: ModelReport) -> str:
+    """``report.json``."""
+    return json.dumps(document("model", model_as_json(report)), indent=2, allow_nan=False) + "\n"
+
+
+def card(report: ModelReport) -> str:
+    """``README.md``: what the model is, where it is from, what was shown, and how it is loaded."""
+    model = report.plan.model
+    rows = [f"* {use.what}: {use.fact}" for use in report.uses]
+    notes = [f"* {note}." for note in report.notes]
+    return "\n".join(
+        [
+            f"# {model.name}",
+            "",
+            f"Written by mha-convert from `{Path(report.source.path).name!a}` ({keras_words(report.source)}).",
+            "",
+            "```python",
+            loading(model, report.plan.weights),
+            "```",
+            "",
+            "## Proof",
+            "",
+            f"{verdict(report)}.",
+            "",
+            *rows,
+            "",
+            *(["## Notes", "", *notes, ""] if notes else []),
+        ]
+    )
