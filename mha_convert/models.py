@@ -4,7 +4,7 @@ read ─▶ graph ─▶ layers ─▶ masks ─▶ compose ─▶ write a draft
 """
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +15,17 @@ from .conversion import convert, ledger
 from .errors import ReadError
 from .files.locations import SOURCE, StrPath, refuse_object
 from .files.watch import checked, unchanged
-from .graph import graph_of
+from .graph import cuts, graph_of
 from .graph.canonical import canonical
 from .graph.masks import explicit
+from .graph.reading_order import in_reading_order
 from .graph.shapes import SHAPES
 from .layers import survey
 from .layers.of_model import model_layers
 from .options import ModelChoices, ModelOptions, asked, dtype_name
 from .readers import read
+from .records.graph import GraphLayer
+from .records.layer import Layer
 from .records.model import ModelClass, ModelPlan, ModelReport
 from .records.plan import LayerPlan, Plan
 from .records.source import Checkpoint
@@ -87,8 +90,11 @@ def plan_model(checkpoint: Checkpoint, wanted: ModelChoices) -> ModelPlan:
     Raises:
         LayerError: layers have no kind, or settings, shapes and arrays do not fit each other.
     """
-    graph = canonical(graph_of(checkpoint))
-    layers = model_layers(graph, checkpoint, survey(checkpoint), SHAPES)
+    whole = in_reading_order(canonical(graph_of(checkpoint)))
+    graph = whole if wanted.until is None else cuts.until(whole, wanted.until)
+    layers: Mapping[GraphLayer, Layer] = model_layers(graph, checkpoint, survey(checkpoint), SHAPES, whole)
+    if wanted.logits:
+        graph, layers = cuts.logits(graph, layers)
     graph, layers = explicit(graph, layers, checkpoint.version)
     composer = Composer(layers, wanted.attention_layout, Names())
     model = composer.compose(graph, wanted.class_name or class_name(graph.name, checkpoint.path), "")

@@ -92,6 +92,9 @@ class ModelOptions(ProofOptions, total=False):
     reference: Reference
     attention_layout: AttentionLayout | None
     class_name: str | None
+    until: str | None
+    logits: bool
+    expect: "StrPath | None"
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,9 @@ class ModelChoices:
         attention_layout: ``"mha"`` or ``"linear"``; None for ``nn.MultiheadAttention`` where it fits alone, and the
             smallest module that does elsewhere.
         class_name: of the outermost class; None for one made of the model's name.
+        until: the name of a layer whose output the model returns, instead of its own outputs.
+        logits: whether a last softmax or sigmoid is left out.
+        expect: an ``.npz`` with inputs and what Keras returned for them, to compare with, see ``docs/models.md``.
 
     Raises:
         LayoutError: a value that is not among the words of its option.
@@ -117,6 +123,9 @@ class ModelChoices:
     reference: Reference = "numpy"
     attention_layout: AttentionLayout | None = None
     class_name: str | None = None
+    until: str | None = None
+    logits: bool = False
+    expect: "StrPath | None" = None
 
     def __post_init__(self) -> None:
         """A dtype of PyTorch is used by its name; words are checked, and a class's name must be one."""
@@ -355,6 +364,15 @@ MODEL: Mapping[str, Option] = {
     ),
     "class_name": Option(
         flag="--class-name", metavar="NAME", help="The name of the model's class.", shown="made of the model's name"
+    ),
+    "until": Option(
+        flag="--until", metavar="LAYER", help="Return what this layer returns, as a feature extractor does."
+    ),
+    "logits": Option(flag="--logits", help="Leave out a last softmax or sigmoid.", kind=bool),
+    "expect": Option(
+        flag="--expect",
+        metavar="IO.npz",
+        help="Compare with inputs and outputs that you saved from Keras, too: arrays x0, x1, … and y0, y1, ….",
     ),
 }
 DEFAULTS: Mapping[str, Any] = {item.name: item.default for item in fields(Options)}

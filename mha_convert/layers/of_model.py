@@ -5,7 +5,7 @@ the settings that the graph has, with or without a place in the file: a layer wi
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..classes import OF_NAME
@@ -25,7 +25,7 @@ NOT_OF_LAYERS = ("optimizer", "metric", "counter", "copy")
 
 
 def model_layers(
-    graph: Graph, checkpoint: Checkpoint, findings: Findings, operations: Container[str]
+    graph: Graph, checkpoint: Checkpoint, findings: Findings, operations: Container[str], whole: Graph
 ) -> dict[GraphLayer, Layer]:
     """Each layer of a graph that is called, with its settings checked and its arrays.
 
@@ -34,6 +34,7 @@ def model_layers(
         checkpoint: that it is from.
         findings: from ``survey``.
         operations: that have a rule.
+        whole: the graph that this one is a part of, or the same: its layers may have arrays, too.
 
     Raises:
         LayerError: layers have no kind, a setting is not one of its class, arrays contradict the settings, or some
@@ -63,7 +64,7 @@ def model_layers(
             problems += [f"layer '{layer.name}' ({layer.class_name}): {fact}" for fact in item]
     if problems:
         raise LayerError(f"{told(problems)}. Port these layers by hand.")
-    refuse_left(checkpoint, graph, found)
+    refuse_left(checkpoint, whole, found)
     return found
 
 
@@ -237,7 +238,7 @@ def refuse_left(checkpoint: Checkpoint, graph: Graph, found: Mapping[GraphLayer,
     taken = {
         variable.path for layer in found.values() for item in with_parts(layer) for variable in item.stored_variables
     }
-    unused = {name for each in graph.walk() for layer in idle(each) for name in names_of(layer)}
+    unused = {name for layer in idle(graph, found) for name in names_of(layer)}
     left = [
         f"{variable.path} {variable.shape}"
         for group in checkpoint.root.walk()
@@ -259,7 +260,7 @@ def with_parts(layer: Layer) -> Iterator[Layer]:
         yield from with_parts(part)
 
 
-def idle(graph: Graph) -> Iterable[GraphLayer]:
-    """Layers that no output depends on."""
-    called = {call.layer for call in graph.calls}
-    return [layer for name, layer in graph.layers.items() if name not in called]
+def idle(graph: Graph, found: Mapping[GraphLayer, Layer]) -> Iterator[GraphLayer]:
+    """Layers of a graph, and of those nested in it, that no output depends on."""
+    for each in graph.walk():
+        yield from (layer for layer in each.layers.values() if layer.graph is None and layer not in found)

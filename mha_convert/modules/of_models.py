@@ -117,7 +117,7 @@ def causal(query: Tensor, key: Tensor) -> Tensor:
 class EinsumDense(nn.Module):
     """``torch.einsum`` with a kernel, and perhaps a bias, in Keras' axes."""
 
-    def __init__(self, equation: str, kernel_shape: list[int], bias_shape: list[int] | None = None) -> None:
+    def __init__(self, equation: str, kernel_shape: tuple[int, ...], bias_shape: tuple[int, ...] | None = None) -> None:
         super().__init__()
         self.equation = equation
         self.kernel = nn.Parameter(nn.init.xavier_uniform_(torch.empty(kernel_shape)))

@@ -45,6 +45,7 @@ def heading(checkpoint: Checkpoint, model: ModelClass, weights: Plan) -> str:
         f"{model.name}, written by mha-convert from {Path(checkpoint.path).name!a} ({keras_words(checkpoint)}).",
         "",
     ]
+    lines += ["Load it with:", ""]
     lines += [f"    {line}".rstrip() for line in loading(model, weights).splitlines()]
     return "\n".join([*lines, ""])
 

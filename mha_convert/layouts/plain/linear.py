@@ -40,8 +40,8 @@ def einsum(layer: PlainLayer, prefix: str) -> LayerPlan:
         rules=(Rule("kernel", (Piece("kernel", AS_IT_IS),)), *((BIAS,) if "bias" in arrays else ())),
         module=ModuleSpec(
             class_name="EinsumDense",
-            arguments={"equation": layer.settings["equation"], "kernel_shape": list(arrays["kernel"].shape)}
-            | ({"bias_shape": list(arrays["bias"].shape)} if "bias" in arrays else {}),
+            arguments={"equation": layer.settings["equation"], "kernel_shape": arrays["kernel"].shape}
+            | ({"bias_shape": arrays["bias"].shape} if "bias" in arrays else {}),
         ),
     )
 

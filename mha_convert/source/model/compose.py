@@ -91,14 +91,8 @@ class Body:
             used.setdefault(value, []).append(len(self.graph.calls))
         for number, call in enumerate(self.graph.calls):
             own = [value for value in used if (value.layer, value.call) == (call.layer, call.number)]
-            if self.graph.layers[call.layer].class_name.startswith("mask."):
-                continue
-            following = self.graph.calls[number + 1 : number + 2]
-            if (
-                len(own) == 1
-                and set(used[own[0]]) == {number + 1}
-                and all(own[0] == next_.values[0] for next_ in following)
-            ):
+            is_chained = len(own) == 1 and set(used[own[0]]) == {number + 1}
+            if is_chained and self.facts[own[0]].dtype != "bool":  # a mask has a name
                 yield own[0]
 
     def written(self, call: Call, chained: set[Value]) -> WrittenCall:

@@ -1,5 +1,6 @@
 """Classes as the text of ``model.py``, which needs torch alone."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -90,9 +91,11 @@ def constructor(spec: ModuleSpec) -> str:
 
 
 def literal(value: Any) -> str:
-    """A value as Python and ruff write it; a list of one number is that number's own form in ``nn.LayerNorm``."""
+    """A value as one writes it: a shape of one axis is its size, a small number is ``1e-6``."""
     if isinstance(value, list) and len(value) == 1:
-        return f"[{literal(value[0])}]"
+        return literal(value[0])
+    if isinstance(value, float):
+        return re.sub(r"e([+-])0+", r"e\1", repr(value))
     return text_literal(value) if isinstance(value, str) else repr(value)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,7 @@ ALONE, WHOLE = 1e-10, 1e-9  # of the largest number
 FORMULA = "the Keras formulas in NumPy (float64)"
 OF_ONE_CALL, OF_THE_GRAPH = "inputs of its own", "the whole graph"
 NO_NUMBERS = "meta"
+REPORT_IT = "Do not use this model; report it with the output of inspect --graph --json"
 
 
 @dataclass(slots=True)
@@ -89,13 +90,15 @@ class Driver:
             self.on_call(place)
             if layer.graph is not None:
                 member = by_name[layer.name]
-                returned = self.nested(member, module, values, call, place, stand_in, partial(exec, code, names))
+                returned = self.nested(
+                    member, module, values, call, place, stand_in, partial(run, call, code, names, place)
+                )
             else:
                 item = model.layers[layer]
                 with self.filled(model, module, call, stand_in):
                     if self.each_alone and (id(model), *key(call)) not in self.seen:
                         self.alone(call, item, code, model, place, stand_in)
-                    exec(code, names)
+                    run(call, code, names, place)
                 returned = [*leaves(applied(FORMULAS, item, call.call, values.__getitem__, self.arrays(item)))]
             values.update(zip(call.results, returned, strict=True))
             self.compare(call, names, values, place, OF_THE_GRAPH, WHOLE)
@@ -153,7 +156,7 @@ class Driver:
         names: dict[str, Any] = {**self.written.names, "self": stand_in}
         for value, term in call.arguments.items():
             names[term.text] = in_order(as_tensor(values[value]), term)
-        exec(code, names)
+        run(call, code, names, place)
         returned = leaves(applied(FORMULAS, item, call.call, values.__getitem__, self.arrays(item)))
         values.update(zip(call.results, returned, strict=True))
         self.compare(call, names, values, place, OF_ONE_CALL, ALONE)
@@ -203,8 +206,25 @@ def refuse_failure(comparison: Comparison, call: WrittenCall, actual: Array, wan
     )
     raise VerificationError(
         f"Layer '{comparison.layer}': with {comparison.case}, PyTorch ({'; '.join(call.statements)}) and "
-        f"{comparison.reference} {fact}. Do not use this model; report it with the output of inspect --graph --json."
+        f"{comparison.reference} {fact}. {REPORT_IT}."
     )
+
+
+def run(call: WrittenCall, code: CodeType, names: dict[str, Any], place: str) -> None:
+    """Execute a call's statements.
+
+    Raises:
+        VerificationError: PyTorch refuses them.
+    """
+    try:
+        exec(code, names)  # our own text
+    except VerificationError:
+        raise
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise VerificationError(
+            f"Layer '{place}': PyTorch refuses {'; '.join(call.statements)}: {type(error).__name__}: {first}. {REPORT_IT}."
+        ) from error
 
 
 def key(call: WrittenCall) -> tuple[str, int]:

@@ -130,6 +130,8 @@ def alone(name: str, item: Layer, specs: Sequence[TensorSpec]) -> list[Array]:
 def lengthened(spec: TensorSpec) -> TensorSpec:
     """A sequence of 3 steps at least."""
     shape = spec.shape or ()
+    if spec.dtype == "bool":  # a mask of one row is for all rows
+        return spec
     if len(shape) < LEAST_LENGTH or shape[1] is None or shape[1] >= LEAST_LENGTH:
         return spec
     return TensorSpec((shape[0], LEAST_LENGTH, *shape[2:]), spec.dtype)
