@@ -78,7 +78,7 @@ def convert_model(
         (drafted / SOURCE_FILE).write_text(plan.source, encoding="utf-8")
         with checked(checkpoint):
             safetensors_file.write(drafted / WEIGHTS, convert(plan.weights), "")
-        report = prove(checkpoint, plan, drafted, folder, wanted.reference, on_progress)
+        report = prove(checkpoint, plan, drafted, folder, wanted, on_progress)
         (drafted / REPORT).write_text(report_text(report), encoding="utf-8")
         (drafted / CARD).write_text(card(report), encoding="utf-8")
     return report
@@ -102,7 +102,9 @@ def plan_model(checkpoint: Checkpoint, wanted: ModelChoices) -> ModelPlan:
     layouts.check_unique(plans)
     weights = Plan(layout="mha", dtype=dtype_name(wanted.dtype), layers=plans)
     text = model_source(model, heading(checkpoint, model, weights), composer.helpers)
-    return ModelPlan(model=model, weights=weights, source=text, notes=tuple(notes_of(checkpoint, model)))
+    return ModelPlan(
+        model=model, weights=weights, source=text, is_changed=wanted.logits, notes=tuple(notes_of(checkpoint, model))
+    )
 
 
 def in_state_dict(model: ModelClass) -> list[LayerPlan]:
@@ -132,7 +134,7 @@ def prove(
     plan: ModelPlan,
     drafted: Path,
     folder: StrPath,
-    reference: str,
+    wanted: ModelChoices,
     on_progress: Callable[[str], None] | None,
 ) -> ModelReport:
     """Read the draft back and verify it; only count it for reference ``none``."""
@@ -142,13 +144,14 @@ def prove(
         "plan": plan,
         "notes": (*checkpoint.notes, *plan.notes),
     }
-    if reference == "none":
+    if wanted.reference == "none":
         shapes = {tensor.key: tensor.shape for tensor in convert(plan.weights)}
         ledgers = {item.layer.name: ledger(item, shapes) for item in plan.weights.layers}
         return ModelReport(reference=None, ledgers=ledgers, **facts)
     from .verification.whole import prove_model  # imports torch
 
-    shown = prove_model(plan, drafted / SOURCE_FILE, open_target(drafted / WEIGHTS), on_progress or (lambda name: None))
+    target = open_target(drafted / WEIGHTS)
+    shown = prove_model(plan, checkpoint, drafted / SOURCE_FILE, target, wanted, on_progress or (lambda name: None))
     return ModelReport(**shown, **facts)
 
 

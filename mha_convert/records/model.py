@@ -91,11 +91,15 @@ class ModelClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPlan:
-    """A whole model before any array is read: its classes, the tensors of its ``state_dict``, and the source."""
+    """A whole model before any array is read: its classes, the tensors of its ``state_dict``, and the source.
+
+    ``is_changed`` says whether its outputs are others than Keras': without a last softmax or sigmoid.
+    """
 
     model: ModelClass
     weights: Plan
     source: str
+    is_changed: bool = False
     notes: tuple[str, ...] = field(default=())
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..files.child.arrays import arrays_of, blocks_of, rows_of
 from ..files.child.messages import to_parent
+from .keras_models import model_values
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
@@ -25,12 +26,17 @@ def main() -> None:
         parent.say(who)
         while True:
             words, blocks = parent.hear()
+            more = {}
             try:
-                returned = answer(words["request"], arrays_of(words["arrays"], blocks))
+                if "model" in words["request"]:
+                    returned, dtype = model_values(words["request"], arrays_of(words["arrays"], blocks))
+                    more = {"dtype": dtype}
+                else:
+                    returned = answer(words["request"], arrays_of(words["arrays"], blocks))
             except Exception as error:
                 parent.say({"error": f"{type(error).__name__}: {error}"})
             else:
-                parent.say({"arrays": rows_of(returned)}, *blocks_of(returned))
+                parent.say({"arrays": rows_of(returned), **more}, *blocks_of(returned))
 
 
 def quieten() -> None:

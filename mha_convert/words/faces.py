@@ -15,7 +15,7 @@ from ..records.face import Face
 from . import conversion, explanation, graph, inspection, model
 from .documents import document
 from .kinds import OF_KIND, SECTIONS, by_section
-from .table import Document, Table, as_plain_text
+from .table import Document, Table, as_plain_text, count
 
 NAME = 80  # characters of a name in a repr
 
@@ -63,14 +63,6 @@ def text(record: Any) -> str:
 def quoted(name: object) -> str:
     """A name from a file, or a path."""
     return f"'{shortened(name, NAME)}'"
-
-
-def count(number: int, noun: str) -> str:
-    """``1 layer``, ``2 layers``."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-# Layers of every kind.
 
 
 def layer_line(layer: layers.Layer) -> str:

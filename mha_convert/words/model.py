@@ -11,7 +11,9 @@ from ..records.plan import Plan
 from ..records.source import Checkpoint
 from ..source.model.writing import shape_text
 from .documents import document
+from .table import count
 
+OF_ONE_CALL = "inputs of its own"
 LOAD = """\
 from safetensors.torch import load_file
 
@@ -63,8 +65,18 @@ def verdict(report: ModelReport) -> str:
     """One sentence."""
     if report.reference is None:
         return "NOT PROVEN: nothing was compared (--reference none)"
-    calls = {comparison.layer for comparison in report.comparisons}
-    return f"Proven with {report.reference}: {len(calls)} calls alone, and every value of the whole graph"
+    first, *others = references(report)
+    return f"Proven with {first}" + "".join(f"; with {other}" for other in others)
+
+
+def references(report: ModelReport) -> Iterator[str]:
+    """What was compared with what, and how near it came."""
+    for name in dict.fromkeys(item.reference for item in report.comparisons):
+        own = [item for item in report.comparisons if item.reference == name]
+        worst = f"{max(item.relative for item in own):.1e}"
+        alone = {item.layer for item in own if item.case == OF_ONE_CALL}
+        what = f"{len(alone)} calls alone and " if alone else ""
+        yield f"{name}: {what}{count(len(own) - sum(item.case == OF_ONE_CALL for item in own), 'value')} within {worst}"
 
 
 def model_as_text(report: ModelReport) -> list[Any]:

@@ -66,3 +66,11 @@ def plain_table(table: Table) -> list[str]:
         ).rstrip()
         for row in (table.headings, *table.rows)
     ]
+
+
+def count(number: int, noun: str) -> str:
+    """``1 layer``, ``2 layers``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+# Layers of every kind.

@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from ... import conversion
+from ...options import ModelChoices
 from ...records.layer import Layer
 from ...records.model import ModelPlan
-from ...records.source import Array
+from ...records.source import Array, Checkpoint
 from ...targets import Target
 from .. import check_keys, compare_bits, source_arrays
 from ..pytorch import one_thread
 from .driver import FORMULA, Driver
+from .expected import compared_with_expected
 from .fresh import used_alone
+from .genuine_model import compared_with_keras
 from .inputs import FREE, model_inputs
 from .written import WrittenModel
 
@@ -22,18 +25,46 @@ SIZES = ((2, FREE), (3, FREE + 2))  # batch, and what is free
 Run = tuple[list[Array], list[Array]]  # inputs, and the outputs that the formulas have for them
 
 
-def prove_model(plan: ModelPlan, source: Path, target: Target, on_call: Callable[[str], None]) -> dict[str, Any]:
+def prove_model(
+    plan: ModelPlan,
+    checkpoint: Checkpoint,
+    source: Path,
+    target: Target,
+    wanted: ModelChoices,
+    on_call: Callable[[str], None],
+) -> dict[str, Any]:
     """Prove the written files against the source, here and in a process of their own.
 
-    Args and errors are those of ``prove_calls``.
+    Args:
+        plan: that they were written from.
+        checkpoint: the source.
+        source: the written ``model.py``.
+        target: the written weights.
+        wanted: which references were asked for.
+        on_call: called with the name of each layer whose call is compared.
+
+    Returns:
+        the fields of a ``ModelReport`` that say what was shown.
+
+    Raises:
+        VerificationError: anything differs; the message names the layer and the difference.
     """
-    shown, runs = prove_calls(plan, source, target, on_call)
-    return shown | {"uses": tuple(used_alone(plan, source.parent, runs))}
+    shown, runs, driver = prove_calls(plan, source, target, on_call)
+    comparisons, references = [*shown["comparisons"]], [FORMULA]
+    if wanted.reference == "keras":
+        name, found = compared_with_keras(plan, checkpoint, runs[-1][0], driver.values)
+        comparisons += found
+        references.append(name)
+    if wanted.expect is not None:
+        comparisons += compared_with_expected(plan, driver.written, target, wanted.expect)
+        references.append(str(wanted.expect))
+    uses = tuple(used_alone(plan, source.parent, runs))
+    return shown | {"comparisons": tuple(comparisons), "reference": " and ".join(references), "uses": uses}
 
 
 def prove_calls(
     plan: ModelPlan, source: Path, target: Target, on_call: Callable[[str], None]
-) -> tuple[dict[str, Any], list[Run]]:
+) -> tuple[dict[str, Any], list[Run], Driver]:
     """What is stored, each call alone, and every value of the whole graph.
 
     Args:
@@ -43,7 +74,7 @@ def prove_calls(
         on_call: called with the name of each layer whose call is compared.
 
     Returns:
-        the fields of a ``ModelReport`` that say what was shown, and the runs.
+        the fields of a ``ModelReport`` that say what was shown; the runs; and the driver with the last run's values.
 
     Raises:
         VerificationError: anything differs; the message names the layer and the difference.
@@ -68,7 +99,7 @@ def prove_calls(
         "stored": tuple(stored),
         "comparisons": tuple(driver.comparisons),
     }
-    return shown, runs
+    return shown, runs, driver
 
 
 class Arrays:

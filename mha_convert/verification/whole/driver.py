@@ -57,6 +57,7 @@ class Driver:
     comparisons: list[Comparison] = field(default_factory=list)
     seen: set[tuple[int, str, int]] = field(default_factory=set)
     on_call: Callable[[str], None] = field(default=lambda name: None)
+    values: Mapping[Value, Array] = field(default_factory=dict)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Every value of the graph for these inputs; returns the outputs that the formulas have."""
@@ -102,6 +103,7 @@ class Driver:
                 returned = [*leaves(applied(FORMULAS, item, call.call, values.__getitem__, self.arrays(item)))]
             values.update(zip(call.results, returned, strict=True))
             self.compare(call, names, values, place, OF_THE_GRAPH, WHOLE)
+        self.values = values  # those of the outermost graph are the last ones
         result = eval(forward.returned, names)
         return result, [values[value] for value in leaves(model.graph.outputs)]
 
@@ -223,7 +225,8 @@ def run(call: WrittenCall, code: CodeType, names: dict[str, Any], place: str) ->
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
         raise VerificationError(
-            f"Layer '{place}': PyTorch refuses {'; '.join(call.statements)}: {type(error).__name__}: {first}. {REPORT_IT}."
+            f"Layer '{place}': PyTorch refuses {'; '.join(call.statements)} ({type(error).__name__}: {first}). "
+            f"{REPORT_IT}."
         ) from error
 
 
