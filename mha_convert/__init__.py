@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from .layers.descriptions import read_attention
     from .layouts import plan
     from .live import from_keras_layer
+    from .models import convert_model, load_model
     from .modules import KerasMultiheadAttention, ProjectedMultiheadAttention, to_attn_mask
     from .options import Options
     from .pipeline import convert_file, explain_file, match_file, plan_file, verify_file
     from .readers import read
     from .records.graph import Call, Constant, Graph, GraphLayer, Value
     from .records.layer import AttentionLayer, Findings, NotConverted, PlainLayer, Projection, UnprojectedAttention
+    from .records.model import ModelReport
     from .records.plan import Alignment, Plan, TargetTensor
     from .records.proof import Comparison, Conversion, Ledger
     from .records.said import Explanation, GraphInspection, Inspection, KeyList
@@ -83,6 +85,7 @@ _HOMES = {
     "convert": "conversion",
     "convert_file": "pipeline",
     "convert_many": "batch.run",
+    "convert_model": "models",
     "describe_plan": "targets.metadata",
     "explain_file": "pipeline",
     "find_layers": "layers",
@@ -90,7 +93,9 @@ _HOMES = {
     "graph_of": "graph",
     "inspect_file": "inspection",
     "inspect_graph": "inspection",
+    "load_model": "models",
     "load_modules": "targets.loading",
+    "ModelReport": "records.model",
     "match_file": "pipeline",
     "open_target": "targets",
     "plan": "layouts",
@@ -128,6 +133,7 @@ __all__ = [
     "LayoutError",
     "Ledger",
     "MhaConvertError",
+    "ModelReport",
     "NoAttentionError",
     "NotConverted",
     "Options",
@@ -146,6 +152,7 @@ __all__ = [
     "convert",
     "convert_file",
     "convert_many",
+    "convert_model",
     "describe_plan",
     "explain_file",
     "find_layers",
@@ -153,6 +160,7 @@ __all__ = [
     "graph_of",
     "inspect_file",
     "inspect_graph",
+    "load_model",
     "load_modules",
     "match_file",
     "open_target",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .files.locations import StrPath
 
 Layout = Literal["mha", "padded", "linear", "qkv", "encoder", "bert", "vit", "distilbert", "llama", "bart", "t5"]
-AttentionLayout = Literal["mha", "linear"]
+AttentionForm = Literal["mha", "linear"]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 Reference = Literal["numpy", "keras", "none"]
 TargetFormat = Literal["safetensors", "pt"]
@@ -90,7 +90,7 @@ class ModelOptions(ProofOptions, total=False):
 
     dtype: "Dtype | torch.dtype | None"
     reference: Reference
-    attention_layout: AttentionLayout | None
+    attention_layout: AttentionForm | None
     class_name: str | None
     until: str | None
     logits: bool
@@ -121,7 +121,7 @@ class ModelChoices:
     trust: bool = False
     dtype: "Dtype | torch.dtype | None" = None
     reference: Reference = "numpy"
-    attention_layout: AttentionLayout | None = None
+    attention_layout: AttentionForm | None = None
     class_name: str | None = None
     until: str | None = None
     logits: bool = False
@@ -357,7 +357,7 @@ RUN: Mapping[str, Option] = {
 MODEL: Mapping[str, Option] = {
     "attention_layout": Option(
         flag="--layout",
-        words=words_of(AttentionLayout),
+        words=words_of(AttentionForm),
         help="How attention is held: mha is nn.MultiheadAttention, with nn.Linear around it where sizes differ; linear "
         "is a small class with four nn.Linear in Keras' sizes.",
         shown="mha where it fits alone, else linear",

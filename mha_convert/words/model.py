@@ -118,7 +118,14 @@ def model_as_json(report: ModelReport) -> dict[str, Any]:
             for item in report.stored
         ],
         "comparisons": [
-            {"layer": item.layer, "case": item.case, "what": item.what, "relative": item.relative, "bound": item.bound}
+            {
+                "layer": item.layer,
+                "case": item.case,
+                "what": item.what,
+                "reference": item.reference,
+                "relative": item.relative,
+                "bound": item.bound,
+            }
             for item in report.comparisons
         ],
         "uses": [{"what": use.what, "fact": use.fact} for use in report.uses],

@@ -220,7 +220,9 @@ def test_the_tree_of_the_package_is_the_real_one():
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("verb", ["inspect", "convert", "keys", "match", "verify", "explain", "batch", "report"])
+@pytest.mark.parametrize(
+    "verb", ["inspect", "convert", "model", "keys", "match", "verify", "explain", "batch", "report"]
+)
 def test_every_verb_and_option_is_described(verb):
     text = (PROJECT / "docs" / "cli.md").read_text()
     environment = os.environ | {"COLUMNS": "200"}

@@ -37,7 +37,7 @@ ALLOWED = {
     "batch": {"keys", "layers", "pipeline", "readers", "targets", "words", "__init__"},
     "cli": {"batch", "inspection", "keys", "models", "pipeline", "readers", "signals", "targets", "words", "__init__"},
     "__main__": {"cli", "signals", "streams"},
-    "__init__": {"batch", "conversion", "graph", "inspection", "keys", "layers", "layouts", "live", "modules", "pipeline", "readers", "targets", "verification"},
+    "__init__": {"batch", "conversion", "graph", "inspection", "keys", "layers", "layouts", "live", "models", "modules", "pipeline", "readers", "targets", "verification"},
 }  # fmt: skip
 HEAVY = ("torch", "tensorflow", "keras", "jax")
 

@@ -4,6 +4,7 @@ from environment import PROJECT, TESTS
 
 MORE = {
     "end_to_end": "what a user does, and modules of the package that have no folder",
+    "models": "whole models, and models.py of the package",
     "project": "the project itself: imports, docs, samples, the tests",
     "support": "what tests share",
     "golden": "files and outputs of genuine Keras",

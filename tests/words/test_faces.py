@@ -15,7 +15,7 @@ import mha_convert
 from mha_convert import MhaConvertError
 from mha_convert.batch.record import SourceReport
 from mha_convert.batch.summary import summary_as_json, summary_of
-from mha_convert.records import graph, layer, plan, proof, said, source
+from mha_convert.records import graph, layer, model, plan, proof, said, source
 from mha_convert.records.face import Face
 from mha_convert.words.documents import error_document
 from mha_convert.words.faces import FACES
@@ -29,7 +29,7 @@ SCHEMAS = {
 HOSTILE = "two\nlines \x1b[31mred\u202e " + "long" * 100
 RECORDS = [
     record
-    for module in (graph, layer, plan, proof, said, source)
+    for module in (graph, layer, model, plan, proof, said, source)
     for record in vars(module).values()
     if dataclasses.is_dataclass(record) and record.__module__ == module.__name__ and issubclass(record, Face)
 ]
@@ -53,6 +53,7 @@ def answers(path, folder):
         asked.append(lambda layout=layout: mha_convert.plan_file(path, layout=layout))
     asked.append(lambda: mha_convert.convert_file(path, target, overwrite=True))
     asked.append(lambda: mha_convert.match_file(path, target))
+    asked.append(lambda: mha_convert.convert_model(path, folder / "model", reference="none", overwrite=True))
     for ask in asked:
         with suppress(MhaConvertError):
             yield ask()
@@ -67,6 +68,7 @@ def test_every_schema_is_a_schema_under_its_own_name():
         "graph",
         "inspection",
         "keys",
+        "model",
         "source",
         "summary",
     }
@@ -87,11 +89,11 @@ def test_every_document_about_the_golden_files_fits_its_schema(said_of_golden):
     for answer in said_of_golden:
         document = check(answer.to_dict())
         found.setdefault(document["schema"].split("/")[1], []).append(document)
-    assert set(found) == {"alignment", "conversion", "explanation", "graph", "inspection", "keys"}
+    assert set(found) == {"alignment", "conversion", "explanation", "graph", "inspection", "keys", "model"}
     assert all(len(documents) >= 15 for documents in found.values())
 
 
-@pytest.mark.parametrize("name", ["alignment", "conversion", "explanation", "graph", "inspection", "keys"])
+@pytest.mark.parametrize("name", ["alignment", "conversion", "explanation", "graph", "inspection", "keys", "model"])
 def test_no_key_can_be_missing_renamed_or_of_another_type(name, said_of_golden):
     """A schema that takes anything proves nothing."""
     documents = [answer.to_dict() for answer in said_of_golden]
