@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ..errors import LayerError, listed, shortened
-from ..layers.plain.activations import OF_LAYERS, activation_of
+from ..layers.plain.activations import KERAS_3, OF_LAYERS, activation_of
 from ..records.graph import Call, Graph, GraphLayer, Value, leaves
 from ..records.layer import Layer, PlainLayer
 
@@ -65,13 +65,13 @@ def logits(graph: Graph, layers: Mapping[GraphLayer, Layer]) -> tuple[Graph, dic
     for value in leaves(graph.outputs):
         layer = graph.layers[value.layer]
         item = layers.get(layer)
-        if not isinstance(item, PlainLayer):
+        if item is None:
             continue
         call = next(call for call in graph.calls if (call.layer, call.number) == (value.layer, value.call))
         if is_activation(item):
             instead[value] = call.values[0]
         elif ends(item) and sum(other.layer == value.layer for other in graph.calls) == 1:
-            changed[layer] = replace(item, settings={**item.settings, "activation": None})
+            changed[layer] = replace(cast("PlainLayer", item), settings={**item.settings, "activation": None})
         else:
             continue
         found += 1
@@ -82,17 +82,17 @@ def logits(graph: Graph, layers: Mapping[GraphLayer, Layer]) -> tuple[Graph, dic
     return needed(replace(graph, outputs=replaced(graph.outputs, instead))), changed
 
 
-def is_activation(item: PlainLayer) -> bool:
+def is_activation(item: Layer) -> bool:
     """Whether a layer is a softmax or sigmoid and nothing else."""
     if item.kind in OPERATIONS:
         return True
-    activation = OF_LAYERS[item.kind](item.settings, item.version) if item.kind in OF_LAYERS else None
+    activation = OF_LAYERS[item.kind](item.settings, KERAS_3) if item.kind in OF_LAYERS else None
     return activation is not None and activation.name in ENDS
 
 
-def ends(item: PlainLayer) -> bool:
+def ends(item: Layer) -> bool:
     """Whether a layer applies a softmax or sigmoid to its result."""
-    activation = activation_of(item.settings.get("activation"), item.version) if "activation" in item.settings else None
+    activation = activation_of(item.settings.get("activation")) if "activation" in item.settings else None
     return activation is not None and activation.name in ENDS and not item.kind.startswith("ops.")
 
 

@@ -246,8 +246,7 @@ def one_mask(
     """Of layers that skip what is masked: the mask that they use, and what they hand on."""
     inferred = first_mask(layer, arguments, masked)
     mask = given.get(MASK, inferred)
-    settings = layer.settings if isinstance(layer, PlainLayer) else {}
-    inner = layer.inside[0].settings if isinstance(layer, PlainLayer) and layer.inside else settings
+    inner = (layer.inside or (layer,))[0].settings
     returns_steps = layer.kind == "TimeDistributed" or bool(inner.get("return_sequences"))
     return {MASK: mask}, mask if returns_steps and layer.kind != "GlobalAveragePooling1D" else None
 

@@ -173,6 +173,16 @@ class AttentionLayer(Face):
         return common_dtype(self.variables)
 
     @property
+    def settings(self) -> Mapping[str, Any]:
+        """What a target says of the layer in Keras' words."""
+        return self.sizes
+
+    @property
+    def inside(self) -> "tuple[PlainLayer, ...]":
+        """None: it is no wrapper."""
+        return ()
+
+    @property
     def sizes(self) -> dict[str, Any]:
         """What a target says of the layer in Keras' words."""
         return {"num_heads": self.num_heads, "key_dim": self.key_dim, "value_dim": self.value_dim}
@@ -303,6 +313,16 @@ class UnprojectedAttention(StoredAsIs, Face):
         return "scale" in self.arrays
 
     @property
+    def settings(self) -> Mapping[str, Any]:
+        """What a target says of the layer in Keras' words."""
+        return self.sizes
+
+    @property
+    def inside(self) -> "tuple[PlainLayer, ...]":
+        """None: it is no wrapper."""
+        return ()
+
+    @property
     def sizes(self) -> dict[str, Any]:
         """What a target says of the layer in Keras' words."""
         mode = {} if self.score == "additive" else {"score_mode": self.score}
@@ -400,6 +420,14 @@ class Layer(Protocol):
     @property
     def sizes(self) -> dict[str, Any]:
         """What a target says of it in Keras' words."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Keras' settings, checked and in one form."""
+
+    @property
+    def inside(self) -> "tuple[PlainLayer, ...]":
+        """The layers that a wrapper wraps; none for all others."""
 
     @property
     def dtype(self) -> str:

@@ -9,7 +9,7 @@ from ..records.graph import leaves
 from ..records.model import ModelClass, ModelReport
 from ..records.plan import Plan
 from ..records.source import Checkpoint
-from ..source.model.writing import shape_text
+from ..source.model.shape_words import shape_text
 from .documents import document
 from .table import count
 

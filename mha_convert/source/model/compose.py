@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import LayerError, shortened
 from ...graph.facts import applied, facts, nested_inputs
+from ...layers.of_model import ATTENTION
 from ...layouts.plain import LAY_OUT
 from ...layouts.plain.attention import lay_out as attention_plan
 from ...layouts.plain.constants import buffer
@@ -117,14 +118,13 @@ class Body:
         if layer in self.composer.paths:  # made by a model inside this one, or by an earlier call
             return self.reached(layer), self.plan_of(layer)
         if layer not in self.members:
-            lay_out = LAY_OUT.get(item.kind)
-            if lay_out is None and not isinstance(item, AttentionLayer):
+            is_attention = item.kind in ATTENTION
+            if item.kind not in LAY_OUT and not is_attention:
                 return "", None
             attribute = self.attributes.fresh(identifier(layer.name.rpartition("/")[2] or layer.name, "layer"))
             prefix = f"{self.prefix}{attribute}."
-            plan = (
-                self.attention(layer, item, prefix) if isinstance(item, AttentionLayer) else lay_out(item, prefix)  # type: ignore[misc]
-            )
+            own: Any = item
+            plan = self.attention(layer, own, prefix) if is_attention else LAY_OUT[item.kind](own, prefix)
             self.members[layer] = Member(attribute=attribute, name=layer.name, plan=plan)
             self.composer.helpers |= set() if plan.module.is_stock else {plan.module.class_name}
             self.composer.paths[layer] = f"{self.prefix}{attribute}"

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...layouts.plain.constants import KIND as CONSTANT
-from ...records.graph import TensorSpec, leaves
+from ...records.graph import leaves
 from ...records.model import Member, ModelClass, Term
 from ...records.plan import ModuleSpec
 from ..attention import docstring, imports, needed, text_literal
 from .fitting import WIDTH, fitted
+from .shape_words import shape_text
 
 # The arguments that one writes without their names.
 POSITIONAL: Mapping[str, int] = {
@@ -140,11 +141,3 @@ def block(title: str, lines: list[str]) -> Iterator[str]:
 def argument_lines(terms: tuple[Term, ...]) -> list[str]:
     """A line for each argument."""
     return [f"{term.text}: {shape_text(term.spec)}" for term in terms]
-
-
-def shape_text(spec: TensorSpec) -> str:
-    """``(batch, 500, 1)``; a free size is called ``length`` or ``size``."""
-    sizes = spec.shape or ()
-    names = ["batch" if place == 0 else "length" if place == 1 else "size" for place in range(len(sizes))]
-    texts = [name if size is None else str(size) for name, size in zip(names, sizes, strict=True)]
-    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

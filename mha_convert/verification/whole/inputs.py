@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ...records.graph import Graph, GraphLayer, TensorSpec, Value, leaves
-from ...records.layer import Layer, PlainLayer
+from ...records.layer import Layer
 from ...records.source import Array
 
 SEED = 20262
@@ -107,8 +107,6 @@ def looked_up(
 
 def table_size(item: Layer) -> int | None:
     """How many rows an embedding has, also one inside a wrapper; None for all other layers."""
-    if not isinstance(item, PlainLayer):
-        return None
     inner = item.inside[0] if item.inside else item
     return int(inner.settings["input_dim"]) if inner.kind == "Embedding" else None
 
