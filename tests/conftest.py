@@ -30,6 +30,13 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """What a test draws of PyTorch's random numbers is the same in every run."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def written_cases(tmp_path_factory, keras_installed, starts_processes):
     """A function: a folder with what makers of ../shared/cases write (``NN`` of each), by genuine Keras."""
