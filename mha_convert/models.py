@@ -4,7 +4,7 @@ read ─▶ graph ─▶ layers ─▶ masks ─▶ compose ─▶ write a draft
 """
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from torch import nn
     from typing_extensions import Unpack
 
+    from .verification import Progress
+
 SOURCE_FILE, WEIGHTS, REPORT, CARD = "model.py", "model.safetensors", "report.json", "README.md"
 GENERIC = frozenset(("model", "functional", "sequential"))
 
@@ -49,7 +51,7 @@ def convert_model(
     folder: StrPath,
     *,
     overwrite: bool = False,
-    on_progress: Callable[[str], None] | None = None,
+    on_progress: "Progress | None" = None,
     **options: "Unpack[ModelOptions]",
 ) -> ModelReport:
     """Convert a whole saved Keras model to a folder of PyTorch source and weights, and prove the result.
@@ -61,7 +63,7 @@ def convert_model(
         source: whatever ``read`` takes, with a configuration.
         folder: a new name, or with ``overwrite`` a folder that an earlier conversion wrote.
         overwrite: whether an existing folder is replaced.
-        on_progress: called with each layer's name when it is compared.
+        on_progress: called with the name of each layer when a call is compared, the call's index and their number.
         options: ``config``, ``trust``, ``attention_layout``, ``dtype``, ``class_name`` and ``reference``.
 
     Raises:
@@ -135,7 +137,7 @@ def prove(
     drafted: Path,
     folder: StrPath,
     wanted: ModelChoices,
-    on_progress: Callable[[str], None] | None,
+    on_progress: "Progress | None",
 ) -> ModelReport:
     """Read the draft back and verify it; only count it for reference ``none``."""
     facts: dict[str, Any] = {
@@ -151,7 +153,7 @@ def prove(
     from .verification.whole import prove_model  # imports torch
 
     target = open_target(drafted / WEIGHTS)
-    shown = prove_model(plan, checkpoint, drafted / SOURCE_FILE, target, wanted, on_progress or (lambda name: None))
+    shown = prove_model(plan, checkpoint, drafted / SOURCE_FILE, target, wanted, on_progress)
     return ModelReport(**shown, **facts)
 
 

@@ -142,7 +142,9 @@ def model(
     start_hdf5()
     from ..models import convert_model
 
-    answer(convert_model(source, folder, overwrite=overwrite, **options), as_json)
+    with progress(as_json) as on_progress:
+        result = convert_model(source, folder, overwrite=overwrite, on_progress=on_progress, **options)
+    answer(result, as_json)
 
 
 @app.command(epilog=example("mha-convert keys model.keras --layout bert --prefix 'bert.encoder.{name}'"))

@@ -1,5 +1,6 @@
 """Proves a whole model: what is stored, each call alone, every value of the graph, the files as they will be used."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,10 @@ from typing import Any
 from ... import conversion
 from ...options import ModelChoices
 from ...records.layer import Layer
-from ...records.model import ModelPlan
+from ...records.model import ModelClass, ModelPlan
 from ...records.source import Array, Checkpoint
 from ...targets import Target
-from .. import check_keys, compare_bits, source_arrays
+from .. import Progress, check_keys, compare_bits, source_arrays
 from ..pytorch import one_thread
 from .driver import FORMULA, Driver
 from .expected import compared_with_expected
@@ -31,7 +32,7 @@ def prove_model(
     source: Path,
     target: Target,
     wanted: ModelChoices,
-    on_call: Callable[[str], None],
+    on_progress: Progress | None,
 ) -> dict[str, Any]:
     """Prove the written files against the source, here and in a process of their own.
 
@@ -41,7 +42,7 @@ def prove_model(
         source: the written ``model.py``.
         target: the written weights.
         wanted: which references were asked for.
-        on_call: called with the name of each layer whose call is compared.
+        on_progress: called with the name of each layer when a call is compared, the call's index and their number.
 
     Returns:
         the fields of a ``ModelReport`` that say what was shown.
@@ -49,7 +50,7 @@ def prove_model(
     Raises:
         VerificationError: anything differs; the message names the layer and the difference.
     """
-    shown, runs, driver = prove_calls(plan, source, target, on_call)
+    shown, runs, driver = prove_calls(plan, source, target, counted(plan, on_progress))
     comparisons, references = [*shown["comparisons"]], [FORMULA]
     if wanted.reference == "keras":
         name, found = compared_with_keras(plan, checkpoint, runs[-1][0], driver.values)
@@ -60,6 +61,20 @@ def prove_model(
         references.append(str(wanted.expect))
     uses = tuple(used_alone(plan, source.parent, runs))
     return shown | {"comparisons": tuple(comparisons), "reference": " and ".join(references), "uses": uses}
+
+
+def counted(plan: ModelPlan, on_progress: Progress | None) -> Callable[[str], None]:
+    """Tells how many calls of all runs were begun."""
+    if on_progress is None:
+        return lambda name: None
+    total, numbers = len(SIZES) * number_of_calls(plan.model), itertools.count()
+    return lambda name: on_progress(name, next(numbers), total)
+
+
+def number_of_calls(model: ModelClass) -> int:
+    """How many calls one ``forward`` makes, those inside nested models included."""
+    inside = {member.name: number_of_calls(member.model) for member in model.members if member.model is not None}
+    return sum(1 + inside.get(call.call.layer, 0) for call in model.calls)
 
 
 def prove_calls(
