@@ -4,6 +4,7 @@ read ─▶ graph ─▶ layers ─▶ masks ─▶ compose ─▶ write a draft
 """
 
 import importlib.util
+import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -177,16 +178,25 @@ def load_model(folder: StrPath) -> "nn.Module":
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    classes = [item for item in vars(module).values() if isinstance(item, type) and item.__module__ == "model"]
+    classes = {name: item for name, item in vars(module).items() if getattr(item, "__module__", "") == "model"}
+    own = classes.get(named_class(place), [*classes.values()][-1])
     try:
         with torch.device(NO_NUMBERS):
-            model: nn.Module = classes[-1]()
+            model: nn.Module = own()
         model.load_state_dict({key: stored.read(key) for key in stored.shapes}, strict=True, assign=True)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise ReadError(
             f"{place}: {SOURCE_FILE} and {WEIGHTS} do not fit each other: {error}. Convert again."
         ) from error
     return model.eval()
+
+
+def named_class(folder: Path) -> str:
+    """The class that the folder's report names; nothing where somebody removed the report."""
+    try:
+        return str(json.loads((folder / REPORT).read_text(encoding="utf-8"))["class_name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 NO_NUMBERS = "meta"
