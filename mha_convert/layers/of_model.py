@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..classes import OF_NAME
 from ..errors import LayerError, listed, shortened
 from ..records.graph import Graph, GraphLayer
@@ -64,7 +66,7 @@ def model_layers(
             problems += [f"layer '{layer.name}' ({layer.class_name}): {fact}" for fact in item]
     if problems:
         raise LayerError(f"{told(problems)}. Port these layers by hand.")
-    refuse_left(checkpoint, whole, found)
+    refuse_left(checkpoint, whole, found, copies(groups, found))
     return found
 
 
@@ -145,7 +147,11 @@ class Groups:
 
     def of(self, layer: GraphLayer) -> Group | None:
         """The layer's place in the file."""
-        return next((group for name in names_of(layer) if (group := self.by_name.get(name)) is not None), None)
+        return next(self.all_of(layer), None)
+
+    def all_of(self, layer: GraphLayer) -> Iterator[Group]:
+        """Every place of the layer: ``.h5`` stores one that several models share with each of them."""
+        yield from (group for name in names_of(layer) if (group := self.by_name.get(name)) is not None)
 
 
 def of_row(layer: GraphLayer, group: Group | None, version: Version) -> PlainLayer | list[str]:
@@ -233,7 +239,40 @@ def as_lists(data: Any) -> Any:
     return [as_lists(value) for value in data] if isinstance(data, tuple | list) else data
 
 
-def refuse_left(checkpoint: Checkpoint, graph: Graph, found: Mapping[GraphLayer, Layer]) -> None:
+def copies(groups: Groups, found: Mapping[GraphLayer, Layer]) -> set[str]:
+    """The arrays of layers that the file stores once more, by their paths.
+
+    Raises:
+        LayerError: two copies of one array differ.
+    """
+    paths = set()
+    for layer in found:
+        places = [*groups.all_of(layer)]
+        for group in places[1:]:
+            kept = dict(placed(places[0]))
+            for place, variable in placed(group):
+                original = kept.get(place)
+                if original is None:
+                    continue
+                if variable.shape != original.shape or not np.array_equal(variable.read(), original.read()):
+                    raise LayerError(
+                        f"Layer '{shortened(layer.name, 80)}' is stored more than once, and {original.path} and "
+                        f"{variable.path} differ. Which of them Keras used cannot be told; save the model again."
+                    )
+                paths.add(variable.path)
+    return paths
+
+
+def placed(group: Group) -> Iterator[tuple[str, Variable]]:
+    """The arrays of a layer, by their places in its group."""
+    for part in group.walk():
+        for name, variable in part.variables.items():
+            yield f"{part.path.removeprefix(group.path)}/{name}", variable
+
+
+def refuse_left(
+    checkpoint: Checkpoint, graph: Graph, found: Mapping[GraphLayer, Layer], copied: Container[str]
+) -> None:
     """Every array of the file belongs to a layer that is converted, or to one that no output depends on."""
     taken = {
         variable.path for layer in found.values() for item in with_parts(layer) for variable in item.stored_variables
@@ -244,7 +283,7 @@ def refuse_left(checkpoint: Checkpoint, graph: Graph, found: Mapping[GraphLayer,
         for group in checkpoint.root.walk()
         if not is_seed(group) and not any(group.name == name or group.name.startswith(f"{name}/") for name in unused)
         for variable in group.variables.values()
-        if variable.path not in taken and variable.role not in NOT_OF_LAYERS
+        if variable.path not in taken and variable.path not in copied and variable.role not in NOT_OF_LAYERS
     ]
     if left:
         raise LayerError(

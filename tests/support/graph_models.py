@@ -11,6 +11,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
+import numpy as np
 from keras import layers, ops, tree
 
 
@@ -170,11 +171,30 @@ def calls_of(model, route=()):
     return [["/".join(route), found, *ends], *inside]
 
 
+def inputs_of(model):
+    """The tree of a model's inputs."""
+    return (getattr(model, "_functional", None) or model)._inputs_struct
+
+
+def with_numbers(model):
+    """Give a model weights of which none is idle; returns inputs for it, as many as ``tree.flatten`` finds."""
+    random = np.random.default_rng(len(model.layers))
+    model.set_weights([0.5 * random.standard_normal(weight.shape) for weight in model.get_weights()])
+    tensors = tree.flatten(inputs_of(model))
+    return [
+        random.integers(0, 9, (3, *tensor.shape[1:])).astype("int32")
+        if "int" in tensor.dtype
+        else random.standard_normal((3, *tensor.shape[1:])).astype("float32")
+        for tensor in tensors
+    ]
+
+
 def main(folder):
     """Every model in both formats. Keras itself cannot load all of the .h5: it reads the operation Add as a layer."""
     for make in MODELS:
         keras.utils.clear_session()
         model, path = make(), Path(folder) / f"{make.__name__}.keras"
+        given = with_numbers(model)
         model.save(path)
         if make.__name__ not in NOT_H5:
             model.save(path.with_suffix(".h5"))
@@ -183,6 +203,9 @@ def main(folder):
         except ValueError:  # Keras 3.15 loses count of the calls of a layer that a model shares with one inside it
             again = model
         path.with_suffix(".json").write_text(json.dumps(calls_of(again)))
+        returned = tree.flatten(model(tree.pack_sequence_as(inputs_of(model), given)))
+        arrays = {f"x{n}": array for n, array in enumerate(given)}
+        np.savez(path.with_suffix(".npz"), **arrays, **{f"y{n}": y.numpy() for n, y in enumerate(returned)})
 
 
 if __name__ == "__main__":

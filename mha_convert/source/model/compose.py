@@ -19,7 +19,7 @@ from ...records.model import Member, ModelClass, Term, WrittenCall
 from ...records.plan import LayerPlan
 from .lines import LINES
 from .names import Names, attributes, class_identifier, identifier
-from .use import Use, Written
+from .use import Use, Written, last
 
 CHAIN = "x"
 SCORED, OR_ZEROS, PLAIN = "MultiHeadAttentionWithScores", "MultiHeadAttentionOrZeros", "MultiHeadAttention"
@@ -213,13 +213,13 @@ class Body:
         name = identifier(value.layer.rpartition("/")[2] or value.layer, "value")
         return self.locals.fresh(f"{name}_{value.output}" if len(outputs) > 1 and value.output else name)
 
-    def returned(self, tree: Any) -> str:
+    def returned(self, tree: Any, *, is_inside: bool = False) -> str:
         """What ``forward`` returns: the tree of the outputs, in Keras' order of axes."""
-        from .use import last
-
         if isinstance(tree, Value):
             return last(self.terms[tree])
         if isinstance(tree, Mapping):
-            return f"{{{', '.join(f'{key!r}: {self.returned(tree[key])}' for key in sorted(tree))}}}"
-        parts = [self.returned(item) for item in tree]
-        return f"{parts[0]}," if len(parts) == 1 else ", ".join(parts)
+            items = (f"{key!r}: {self.returned(tree[key], is_inside=True)}" for key in sorted(tree))
+            return f"{{{', '.join(items)}}}"
+        parts = [self.returned(item, is_inside=True) for item in tree]
+        text = f"{parts[0]}," if len(parts) == 1 else ", ".join(parts)
+        return f"({text})" if is_inside or not parts else text
