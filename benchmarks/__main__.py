@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from . import batch, conversion, figures, forward, machine, models, plot, table
+from . import batch, conversion, figures, forward, machine, models, plot, table, whole
 
 DEFAULT_SIZES = "1MB,10MB,100MB,ViT-B,1.26GB,4GB"
 
@@ -16,7 +16,8 @@ def main(
     runs: Annotated[int, typer.Option(min=1, help="Rounds of every conversion; calls have three times as many.")] = 5,
     keras_runs: Annotated[int, typer.Option(min=1, help="Rounds in which Keras also converts, which is slow.")] = 3,
     only: Annotated[
-        Literal["conversion", "forward", "batch"] | None, typer.Option(help="Measure one part; keep the others.")
+        Literal["conversion", "forward", "whole", "batch"] | None,
+        typer.Option(help="Measure one part; keep the others."),
     ] = None,
     quick: Annotated[bool, typer.Option(help="Measure the smallest sizes once, to see whether it works.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures.json and growth.png.")] = Path("benchmark-results"),
@@ -25,7 +26,7 @@ def main(
     jobs: Annotated[int, typer.Option(min=1, help="Processes of the batch.")] = 2,
     cache: Annotated[Path | None, typer.Option(help="Folder to keep the models in; default: delete them.")] = None,
 ) -> None:
-    """Compare conversions with a copy of the same bytes, modules with plain attention, and a batch with its parts."""
+    """Compare conversions with a copy of the same bytes, modules and models with plain ones, a batch with its parts."""
     wanted = [models.parse(text) for text in ("1MB" if quick else sizes).split(",")]
     runs, keras_runs = (1, 1) if quick else (runs, keras_runs)
     plot.require()
@@ -39,6 +40,10 @@ def main(
         found["forward"] = []
         for row in forward.measure(forward.QUICK if quick else forward.SIZES, 3 * runs, say):
             found["forward"].append(row)
+            figures.save(out, found)
+    if only in (None, "whole"):
+        with tempfile.TemporaryDirectory(prefix="benchmark-", dir=cache or Path.cwd()) as folder:
+            found["whole"] = [whole.measure(whole.QUICK if quick else whole.SIZE, Path(folder), runs, say)]
             figures.save(out, found)
     if only in (None, "batch"):
         with tempfile.TemporaryDirectory(prefix="benchmark-", dir=cache or Path.cwd()) as folder:

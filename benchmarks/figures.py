@@ -10,7 +10,7 @@ BEGIN, END = "<!-- figures: written by python -m benchmarks -->", "<!-- end of f
 
 def load(folder: Path) -> Figures:
     """What was measured before, so that one part can be measured again."""
-    empty: Figures = {"conversion": [], "forward": [], "batch": []}
+    empty: Figures = {"conversion": [], "forward": [], "whole": [], "batch": []}
     path = folder / "figures.json"
     return empty | json.loads(path.read_text(encoding="utf-8")) if path.exists() else empty
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .conversion import BACKEND, CP, OURS, PROVEN, SCRIPT
+from .whole import ATTENTION, ATTENTION_PROVEN, WHOLE, WHOLE_PROVEN
 
 
 def markdown(found: dict[str, Any]) -> str:
@@ -13,6 +14,8 @@ def markdown(found: dict[str, Any]) -> str:
         parts += [times(found["conversion"]), memory(found["conversion"])]
     if found["forward"]:
         parts.append(forward(found["forward"]))
+    if found["whole"]:
+        parts += [whole(found["whole"]), calls(found["whole"])]
     if found["batch"]:
         parts.append(batch(found["batch"]))
     return "\n\n".join(parts)
@@ -75,6 +78,36 @@ def forward(rows: list[dict[str, Any]]) -> str:
         ratios = [f"{row['times_plain'][name]:.2f}" if name in row["times_plain"] else "–" for name in names]
         body.append((row["size"], row["mode"], f"{row['plain_seconds'] * 1e3:.1f} ms", *ratios))
     return aligned("Time of one call, as multiples of plain attention:", ("size", "mode", "plain", *names), body)
+
+
+def whole(rows: list[dict[str, Any]]) -> str:
+    """Seconds and memory of a whole model's conversion, beside one of attention of the same size."""
+    names = (ATTENTION, WHOLE, ATTENTION_PROVEN, WHOLE_PROVEN)
+    body = []
+    for row in rows:
+        ways = row["ways"]
+        both = (f"{ways[n]['median_seconds']:.2f} s, {ways[n]['anonymous_bytes'] / 1e6:.0f} MB" for n in names)
+        ratios = (
+            f"{ways[whole]['median_seconds'] / ways[part]['median_seconds']:.1f}"
+            for part, whole in ((ATTENTION, WHOLE), (ATTENTION_PROVEN, WHOLE_PROVEN))
+        )
+        body.append((row["model"], f"{row['target_bytes'] / 1e6:.0f} MB", *both, *ratios))
+    head = ("model", "weights", *names, f"{WHOLE} / convert", f"{WHOLE_PROVEN} / convert, proven")
+    return aligned("A whole model, time from start to end and anonymous memory at the peak:", head, body)
+
+
+def calls(rows: list[dict[str, Any]]) -> str:
+    """Milliseconds of the model by hand, the others as multiples of it."""
+    body = [
+        (
+            f"{row['layers']} layers of {row['features']}, batch {row['forward']['batch']}",
+            f"{row['forward']['plain_seconds'] * 1e3:.1f} ms",
+            *(f"{ratio:.2f}" for ratio in row["forward"]["times_plain"].values()),
+        )
+        for row in rows
+    ]
+    names = [*rows[0]["forward"]["times_plain"]]
+    return aligned("One call of a whole model, as multiples of one by hand:", ("model", "by hand", *names), body)
 
 
 def batch(rows: list[dict[str, Any]]) -> str:

@@ -56,6 +56,14 @@ def test_every_way_and_module_is_measured(quick):
         assert modules <= set(one["times_plain"])
         assert min(one["times_plain"].values()) > 0 and one["plain_seconds"] > 0
     assert {"Keras on TensorFlow", "Keras on torch"} <= set(found["forward"][0]["times_plain"])
+    (model,) = found["whole"]
+    assert set(model["ways"]) == {
+        "cp",
+        *("convert, attention alone" + end for end in ("", ", proven")),
+        "model",
+        "model, proven",
+    }
+    assert {"written source", "Keras, tf.function"} == set(model["forward"]["times_plain"])
     (many,) = found["batch"]
     assert (many["files"], many["jobs"]) == (12, 2)
     assert many["ratio"] == many["seconds"] / (many["singles"] / 2) > 0
@@ -65,7 +73,7 @@ def test_every_way_and_module_is_measured(quick):
 def test_the_table_is_printed_and_put_between_the_markers(quick):
     folder, printed = quick
     page = (folder / "page.md").read_text()
-    assert printed.count("\n| --- ") == 4 and "| 1MB | 1 MB |" in printed
+    assert printed.count("\n| --- ") == 6 and "| 1MB | 1 MB |" in printed
     assert printed.strip() in page
     assert page.startswith("Before.\n") and page.endswith("\nAfter.\n") and "\nold\n" not in page
 

@@ -70,6 +70,9 @@ def case(source: str, folder: Path, target: str) -> dict:
         "convert": verb(["convert", source, converted, "--reference", "none"]),
     }
     found["written"] = sorted(path.name for path in folder.iterdir())
+    found["model"] = verb(["model", source, str(folder / "model"), "--reference", "none"])
+    found["modelled"] = sorted(path.name for path in folder.glob("model/*"))
+    found["left"] = sorted(path.name for path in folder.iterdir())
     accepted = found["convert"]["code"] == 0
     found["verify"] = {} if accepted else verb(["verify", source, target])  # the proof needs torch: not in this process
     from mha_convert.files.hdf5 import process
