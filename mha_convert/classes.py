@@ -169,12 +169,17 @@ SCORE = (
     Weight("scale", "use_scale"),
     Weight("concat_score_weight", "score_mode", "dot", "dot"),  # since Keras 2.11
 )
+AFFINE = (Weight("gamma", "scale"), Weight("beta", "center"))
 CLASSES = (
     attention("MultiHeadAttention"),
     attention("GroupedQueryAttention", "GroupQueryAttention"),
     LayerClass("Attention", SCORE),
     LayerClass("AdditiveAttention", SCORE),
     LayerClass("LayerNormalization", (Weight("gamma", "scale"), Weight("beta", "center"))),
+    LayerClass("RMSNormalization", (Weight("scale"),)),
+    LayerClass("BatchNormalization", (*AFFINE, Weight("moving_mean"), Weight("moving_variance"))),
+    LayerClass("GroupNormalization", AFFINE),
+    LayerClass("Normalization", tuple(Weight(name, "is_adapted") for name in ("mean", "variance", "count"))),
     LayerClass(
         "Dense",
         (Weight("kernel", axes=("features", "units")), Weight("bias", "use_bias", axes=("units",))),

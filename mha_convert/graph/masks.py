@@ -28,7 +28,7 @@ HANDED_ON = frozenset(
     """
     Dense Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianDropout AlphaDropout GaussianNoise
     ActivityRegularization Activation ReLU LeakyReLU ELU PReLU Softmax Identity LayerNormalization RMSNormalization
-    BatchNormalization GroupNormalization UnitNormalization TimeDistributed Bidirectional LSTM GRU SimpleRNN
+    BatchNormalization UnitNormalization TimeDistributed Bidirectional LSTM GRU SimpleRNN
     """.split()  # noqa: SIM905 - one line a word would be long
 )
 HANDED_ON_BY_KERAS_3 = frozenset(("Rescaling", "Normalization"))
@@ -164,6 +164,8 @@ def with_masks(call: Call, layer: Layer, masked: Masked) -> Call:
         used, passed = attention_masks(arguments, explicit_masks, masked)
         is_masked = used["attention_mask"] is not None
         given |= {"without_key": "zeros"} if is_masked and gives_zeros(layer, given, masked.version) else {}
+    elif kind in USING:
+        used, passed = USING[kind](layer, arguments, explicit_masks, masked)
     elif rule is not None:
         used, passed = {}, rule(layer, arguments, masked)
     else:
@@ -200,6 +202,27 @@ def of_masking(layer: PlainLayer, arguments: Mapping[str, Any], masked: Masked) 
     """``Masking`` keeps the steps of which some feature is not the mask's value."""
     steps = next(iter(arguments.values()))
     return Mask(STEPS, (("inputs", steps),), (("mask_value", layer.settings["mask_value"]),))
+
+
+def of_groups(
+    layer: Layer, arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
+) -> tuple[dict[str, Kept], Kept]:
+    """``GroupNormalization`` hands a mask on; in Keras 2 it also leaves out of its mean what is masked."""
+    mask = first_mask(layer, arguments, masked)
+    if masked.version < (3,) and (mask is not None or MASK in given):
+        raise LayerError(
+            f"Layer '{layer.name}' (GroupNormalization) is called with a masked tensor, whose mean Keras 2 takes over "
+            "what the mask keeps. This has no rule; port this layer by hand."
+        )
+    return {}, mask
+
+
+def masking_masks(
+    layer: PlainLayer, arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
+) -> tuple[dict[str, Kept], Kept]:
+    """``Masking`` sets what it masks to 0, which it is already where that is the mask's value."""
+    mask = of_masking(layer, arguments, masked)
+    return ({MASK: mask} if layer.settings["mask_value"] else {}), mask
 
 
 def of_elementwise(layer: Layer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
@@ -279,7 +302,10 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, of_elementwise),
     "Concatenate": of_concatenate,
     "Embedding": of_embedding,
-    "Masking": of_masking,
+}
+USING: Mapping[str, Callable[..., tuple[dict[str, Kept], Kept]]] = {
+    "GroupNormalization": of_groups,
+    "Masking": masking_masks,
 }
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(ATTENTION, ("query", "value", "key")),

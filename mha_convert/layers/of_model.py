@@ -22,6 +22,7 @@ from .settings import compute_dtype, faults, strangers, values
 ATTENTION = {"MultiHeadAttention": "MultiHeadAttention", "GroupedQueryAttention": "GroupQueryAttention"}
 ATTENTION |= {kind: kind for kind in ATTENTION.values()}
 WITHOUT_EFFECT_EVERYWHERE = ("activity_regularizer", "quantization_config", "registered_name", "shared_object_id")
+COUNTERS = ("count",)  # whole numbers, on which no output depends
 MOST_TOLD = 6
 NOT_OF_LAYERS = ("optimizer", "metric", "counter", "copy")
 
@@ -211,7 +212,8 @@ def stored_arrays(roles: Sequence[str], group: Group | None) -> dict[str, Variab
     for stored in (roles, [str(number) for number in range(len(roles))]):
         if set(stored) == set(variables):
             found = {role: variables[place] for role, place in zip(roles, stored, strict=True)}
-            return found if all(variable.dtype in FLOATS for variable in found.values()) else None
+            are_numbers = all(variable.dtype in FLOATS or role in COUNTERS for role, variable in found.items())
+            return found if are_numbers else None
     return None
 
 

@@ -55,7 +55,8 @@ STOCK = ("MultiheadAttention", "LayerNorm")  # classes of torch.nn that a target
 # Others that the source of a whole model can.
 STOCK_OF_MODELS = frozenset(
     """
-    AlphaDropout AvgPool1d BatchNorm1d Conv1d Dropout Embedding GRU GroupNorm LSTM Linear MaxPool1d RMSNorm RNN
+    AlphaDropout AvgPool1d BatchNorm1d BatchNorm2d BatchNorm3d Conv1d Dropout Embedding GRU GroupNorm LSTM Linear
+    MaxPool1d RMSNorm RNN
     """.split()  # noqa: SIM905 - one line a word would be long
 )
 

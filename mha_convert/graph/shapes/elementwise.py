@@ -1,4 +1,4 @@
-"""Calls that return what they are given in its own shape: activations, dropout, normalization."""
+"""Calls that return what they are given in its own shape: activations and dropout."""
 
 from typing import Any
 
@@ -14,5 +14,4 @@ def same(layer: PlainLayer, inputs: TensorSpec, training: Any = None) -> TensorS
 
 ACTIVATIONS = ("Activation", "ReLU", "LeakyReLU", "ELU", "Softmax", "Identity")
 DROPOUTS = ("Dropout", *SPATIAL, "GaussianDropout", "AlphaDropout", "GaussianNoise", "ActivityRegularization")
-NORMALIZATIONS = ("LayerNormalization",)
-SHAPES = dict.fromkeys((*ACTIVATIONS, *DROPOUTS, *NORMALIZATIONS), same)
+SHAPES = dict.fromkeys((*ACTIVATIONS, *DROPOUTS), same)

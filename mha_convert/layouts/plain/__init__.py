@@ -1,15 +1,16 @@
 """Which module holds a layer of a whole model? A function for each kind that has numbers or something to train.
 
-A kind without a row is an expression in ``forward``.
+A kind without a row is an expression in ``forward``; a row may return None for a layer that is one, too.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ...records.plan import LayerPlan
 from . import identities, linear, normalization
 
 FAMILIES = (linear, identities, normalization)
-LAY_OUT: Mapping[str, Callable[[Any, str], LayerPlan]] = {
+LAY_OUT: Mapping[str, Callable[..., LayerPlan | None]] = {
     kind: lay_out for family in FAMILIES for kind, lay_out in family.LAY_OUT.items()
 }
+# Kinds whose module depends on the shape of their input, too, which is a third argument.
+BY_INPUT = normalization.BY_INPUT

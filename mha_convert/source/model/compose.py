@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import LayerError, shortened
 from ...graph.facts import applied, facts, nested_inputs
 from ...layers.of_model import ATTENTION
-from ...layouts.plain import LAY_OUT
+from ...layouts.plain import BY_INPUT, LAY_OUT
 from ...layouts.plain.attention import lay_out as attention_plan
 from ...layouts.plain.constants import buffer
 from ...records.graph import Call, Constant, Graph, GraphLayer, TensorSpec, Value, leaves
@@ -124,7 +124,10 @@ class Body:
             attribute = self.attributes.fresh(identifier(layer.name.rpartition("/")[2] or layer.name, "layer"))
             prefix = f"{self.prefix}{attribute}."
             own: Any = item
-            plan = self.attention(layer, own, prefix) if is_attention else LAY_OUT[item.kind](own, prefix)
+            options = {"spec": self.facts[call.values[0]]} if item.kind in BY_INPUT else {}
+            plan = self.attention(layer, own, prefix) if is_attention else LAY_OUT[item.kind](own, prefix, **options)
+            if plan is None:
+                return "", None
             self.members[layer] = Member(attribute=attribute, name=layer.name, plan=plan)
             self.composer.helpers |= set() if plan.module.is_stock else {plan.module.class_name}
             self.composer.paths[layer] = f"{self.prefix}{attribute}"

@@ -22,12 +22,18 @@ POSITIONAL: Mapping[str, int] = {
     "AlphaDropout": 1,
     "Conv1d": 3,
     "BatchNorm1d": 1,
+    "BatchNorm2d": 1,
+    "BatchNorm3d": 1,
     "GroupNorm": 2,
     "LSTM": 2,
     "GRU": 2,
     "RNN": 2,
     "MultiheadAttention": 2,
     "EinsumDense": 1,
+    "DeviationNorm": 1,
+    "Normalization": 1,
+    "Denormalization": 1,
+    "Rescaling": 1,
 }
 OMITTED: Mapping[str, Mapping[str, Any]] = {"MultiheadAttention": {"dropout": 0.0, "bias": True}}
 

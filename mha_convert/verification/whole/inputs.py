@@ -26,6 +26,9 @@ LENGTHENED = frozenset(
     )
 )
 LEAST_LENGTH = 3
+SKIPPING = ("Masking", "mask.steps")  # skip the steps that hold a value of their settings and nothing else
+BOUNDED = ("UnitNormalization",)  # divide by a number that is bounded below, which only small numbers show
+SMALL = 1e-9
 
 
 def sizes_of(spec: TensorSpec, batch: int = BATCH, free: int = FREE) -> tuple[int, ...]:
@@ -36,11 +39,34 @@ def sizes_of(spec: TensorSpec, batch: int = BATCH, free: int = FREE) -> tuple[in
 
 def model_inputs(graph: Graph, layers: Mapping[GraphLayer, Layer], batch: int = BATCH, free: int = FREE) -> list[Array]:
     """One array for each input of the model, in the order of ``leaves(graph.inputs)``."""
-    vocabularies = vocabulary_sizes(graph, layers)
-    return [
-        tensor(graph.specs[value], generator(value.layer, batch, free), vocabularies.get(value), batch, free)
+    vocabularies, skipped = vocabulary_sizes(graph, layers), skipped_values(graph, layers)
+    found = {
+        value: tensor(graph.specs[value], generator(value.layer, batch, free), vocabularies.get(value), batch, free)
         for value in leaves(graph.inputs)
-    ]
+    }
+    return [with_skipped_steps(array, skipped[value]) if value in skipped else array for value, array in found.items()]
+
+
+def skipped_values(graph: Graph, layers: Mapping[GraphLayer, Layer]) -> dict[Value, float]:
+    """The value of the steps that are skipped, for each input of a graph that a layer masks, here or inside it."""
+    found: dict[Value, float] = {}
+    for call in graph.calls:
+        layer = graph.layers[call.layer]
+        if layer.graph is not None:
+            inside = skipped_values(layer.graph, layers)
+            pairs = zip(call.values, leaves(layer.graph.inputs), strict=False)
+            found |= {value: inside[inner] for value, inner in pairs if inner in inside}
+        elif layers[layer].kind in SKIPPING:
+            found[call.values[0]] = layers[layer].settings["mask_value"]
+    return found
+
+
+def with_skipped_steps(array: Array, value: float) -> Array:
+    """The last step of every other sample is skipped, the first never; some features have that value elsewhere, too."""
+    array = array.copy()
+    array[:, 0, 0] = value
+    array[::2, -1] = value
+    return array
 
 
 def tensor(
@@ -122,7 +148,12 @@ def alone(name: str, item: Layer, specs: Sequence[TensorSpec]) -> list[Array]:
         return [tokens]
     if item.kind in LENGTHENED:
         specs = [lengthened(spec) for spec in specs]
-    return [tensor(spec, random) for spec in specs]
+    arrays = [tensor(spec, random) for spec in specs]
+    if item.kind in SKIPPING:
+        arrays[0] = with_skipped_steps(arrays[0], item.settings["mask_value"])
+    if item.kind in BOUNDED:
+        arrays[0][0] *= SMALL
+    return arrays
 
 
 def lengthened(spec: TensorSpec) -> TensorSpec:

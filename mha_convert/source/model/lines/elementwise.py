@@ -1,4 +1,4 @@
-"""Activations, dropout and normalization as layers: they keep the order of the axes."""
+"""Activations and dropout as layers: they keep the order of the axes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from ....layers.plain.activations import OF_LAYERS
 from ....layers.plain.identities import SPATIAL
 from ....records.layer import PlainLayer
 from ....records.model import Term
-from ..use import Use, Written, last
+from ..use import Use, Written
 from .activations import activated
 
 
@@ -27,14 +27,8 @@ def module(layer: PlainLayer, use: Use, inputs: Term) -> Written:
     return Written(f"{use.module}({inputs.text})", inputs.order)
 
 
-def layer_normalization(layer: PlainLayer, use: Use, inputs: Term) -> str:
-    """The module normalizes the last axes."""
-    return f"{use.module}({last(inputs)})"
-
-
 LINES: Mapping[str, Any] = {
     **dict.fromkeys(OF_LAYERS, activation),
     **dict.fromkeys(("Identity", *SPATIAL, "GaussianDropout", "GaussianNoise", "ActivityRegularization"), identity),
     **dict.fromkeys(("Dropout", "AlphaDropout"), module),
-    "LayerNormalization": layer_normalization,
 }

@@ -1,9 +1,7 @@
-"""Activations, what is an identity at inference, and normalization of features."""
+"""Activations, and what is an identity at inference."""
 
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from ....layers.plain.activations import OF_LAYERS
 from ....layers.plain.identities import SPATIAL
@@ -22,23 +20,6 @@ def identity(layer: PlainLayer, arrays: Mapping[str, Array], inputs: Array) -> A
     return inputs
 
 
-def layer_normalization(layer: PlainLayer, arrays: Mapping[str, Array], inputs: Array) -> Array:
-    """Mean 0 and variance 1 over some axes, then gamma and beta.
-
-    https://keras.io/api/layers/normalization_layers/layer_normalization/
-    """
-    axes = tuple(axis % inputs.ndim for axis in layer.settings["axis"])
-    shape = [size if axis in axes else 1 for axis, size in enumerate(inputs.shape)]
-    centred = inputs - inputs.mean(axes, keepdims=True)
-    variance = np.square(centred).mean(axes, keepdims=True)
-    divided: Array = (inputs if layer.settings["rms_scaling"] else centred) / np.sqrt(
-        variance + layer.settings["epsilon"]
-    )
-    if "gamma" in arrays:
-        divided = divided * arrays["gamma"].reshape(shape)
-    return divided if layer.settings["rms_scaling"] or "beta" not in arrays else divided + arrays["beta"].reshape(shape)
-
-
 IDENTITIES = (
     "Identity",
     "Dropout",
@@ -51,5 +32,4 @@ IDENTITIES = (
 FORMULAS: Mapping[str, Any] = {
     **dict.fromkeys(OF_LAYERS, activation),
     **dict.fromkeys(IDENTITIES, identity),
-    "LayerNormalization": layer_normalization,
 }
