@@ -164,7 +164,7 @@ def normalization(layer: PlainLayer, prefix: str, spec: TensorSpec) -> LayerPlan
     return with_buffers(
         layer,
         prefix,
-        {name: array.reshape(*array.shape, *[1] * (ones if array.ndim else 0)) for name, array in arrays.items()},
+        {name: array.reshape((*array.shape, *[1] * (ones if array.ndim else 0))) for name, array in arrays.items()},
         class_name,
     )
 

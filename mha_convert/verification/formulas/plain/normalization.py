@@ -111,8 +111,9 @@ def statistic(layer: PlainLayer, arrays: Mapping[str, Array], name: str, kept: l
 
 
 def masking(layer: PlainLayer, arrays: Mapping[str, Array], inputs: Array, mask: Array | None = None) -> Array:
-    """Steps that hold nothing but the mask's value are 0."""
-    return np.where(np.all(inputs == layer.settings["mask_value"], axis=-1, keepdims=True), 0.0, inputs)
+    """Steps that hold nothing but the mask's value are 0; the mask is a value of the graph where one is needed."""
+    masked = np.all(inputs == layer.settings["mask_value"], axis=-1) if mask is None else ~mask
+    return np.where(masked[..., None], 0.0, inputs)
 
 
 FORMULAS: Mapping[str, Any] = {
