@@ -12,7 +12,8 @@ from typing import Any
 
 from ..records.graph import Call, Graph, GraphLayer
 
-OF_EVERY_OPERATION = ("name", "dtype", "trainable", "dtype_policy")
+OVER_ALL = ("softmax", "log_softmax", "sort", "argsort", "normalize")  # null is another axis than none that is told
+OF_EVERY_OPERATION = ("name", "trainable", "dtype_policy")
 # Functions of TensorFlow as those of keras.ops: the name, and what arguments are called there.
 OF_TENSORFLOW: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "__operators__.add": ("add", {"x": "x1", "y": "x2"}),
@@ -21,7 +22,7 @@ OF_TENSORFLOW: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "math.not_equal": ("not_equal", {"x": "x1", "y": "x2"}),
     "math.reduce_any": ("any", {"input_tensor": "x"}),
 }
-RENAMED = {"get_item": "getitem", "true_divide": "divide"}
+RENAMED = {"get_item": "getitem", "true_divide": "divide", "abs": "absolute", "fabs": "absolute", "conj": "conjugate"}
 
 
 def canonical(graph: Graph) -> Graph:
@@ -54,6 +55,8 @@ def called(call: Call, layer: GraphLayer) -> Call:
     names = OF_TENSORFLOW.get(symbol, ("", {}))[1] if isinstance(symbol, str) else {}
     options: dict[str, Any] = {} if isinstance(symbol, str) else without(layer.settings)
     keywords = {names.get(name, name): value for name, value in {**options, **without(call.keywords)}.items()}
+    if name_of(layer) in OVER_ALL and keywords.get("axis", -1) is None:
+        keywords["axis"] = ()
     return replace(call, keywords=MappingProxyType(keywords))
 
 

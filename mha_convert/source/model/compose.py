@@ -155,6 +155,8 @@ class Body:
         """An array that stands in the graph: a number as it is, more as a buffer that is stored with the weights."""
         if constant.array.ndim == 0:
             return repr(constant.array.item())
+        if constant in self.constants:
+            return f"self.{self.constants[constant].attribute}"
         attribute = self.attributes.fresh("constant")
         prefix = f"{self.prefix}{attribute}"
         self.constants[constant] = Member(attribute=attribute, name=attribute, plan=buffer(constant, prefix))

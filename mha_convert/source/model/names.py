@@ -20,6 +20,7 @@ OF_MODULES = frozenset(
     set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu zero_grad
     """.split()  # noqa: SIM905 - one line a word would be long
 )
+DTYPE = "dtype"  # the property that says what numbers a class computes with
 RESERVED = frozenset((*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *IMPORTED))
 
 
@@ -60,4 +61,4 @@ class Names:
 
 def attributes() -> Names:
     """The names of a class's modules."""
-    return Names(OF_MODULES)
+    return Names((*OF_MODULES, DTYPE))

@@ -10,6 +10,7 @@ from ...records.model import Member, ModelClass, Term
 from ...records.plan import ModuleSpec
 from ..attention import docstring, imports, needed, text_literal
 from .fitting import WIDTH, fitted
+from .names import DTYPE
 from .shape_words import shape_text
 
 # The arguments that one writes without their names.
@@ -35,6 +36,7 @@ POSITIONAL: Mapping[str, int] = {
     "Denormalization": 1,
     "Rescaling": 1,
 }
+OF_DTYPE = re.compile(rf"\bself\.{DTYPE}\b")
 OMITTED: Mapping[str, Mapping[str, Any]] = {"MultiheadAttention": {"dropout": 0.0, "bias": True}}
 
 
@@ -58,9 +60,35 @@ def class_text(model: ModelClass) -> str:
         lines += ["    def __init__(self) -> None:", "        super().__init__()"]
         lines += [line for member in model.members for line in fitted(construction(member), 2)]
         lines.append("")
+    lines += [*dtype_property(model)] if uses_dtype(model) else []
     lines += [*signature(model), f"        {docstring(arguments(model))}"]
     lines += [line for call in model.calls for statement in call.statements for line in fitted(statement, 2)]
     return "\n".join([*lines, *fitted(f"return {model.returned}", 2)])
+
+
+def uses_dtype(model: ModelClass) -> bool:
+    """Whether a statement makes floats of other numbers."""
+    return any(OF_DTYPE.search(statement) for call in model.calls for statement in call.statements)
+
+
+def dtype_property(model: ModelClass) -> Iterator[str]:
+    """The dtype of the first tensor that the class has."""
+    first = next(first_tensors(model), None)
+    yield "    @property"
+    yield f"    def {DTYPE}(self) -> torch.dtype:"
+    yield '        """What the numbers are computed in."""'
+    yield f"        return {f'self.{first}.dtype' if first else 'torch.get_default_dtype()'}"
+    yield ""
+
+
+def first_tensors(model: ModelClass) -> Iterator[str]:
+    """The way to each module's first tensor."""
+    for member in model.members:
+        if member.model is not None:
+            yield from (f"{member.attribute}.{path}" for path in first_tensors(member.model))
+        elif member.plan is not None and member.plan.rules:
+            target = member.plan.rules[0].target
+            yield f"{member.attribute}.{target}" if target else member.attribute
 
 
 def summary(model: ModelClass) -> str:

@@ -64,7 +64,7 @@ class Driver:
         import torch
 
         model = self.written.model
-        with torch.no_grad():
+        with torch.no_grad(), np.errstate(all="ignore"):  # what is no number is compared, too
             tensors = [as_tensor(array) for array in inputs]
             _, expected = self.body(model, self.module, tensors, list(inputs), "")
         return expected
@@ -78,8 +78,10 @@ class Driver:
         path: str,
     ) -> tuple[Any, list[Array]]:
         """One ``forward``: what it returns, and what the formulas say of its outputs."""
+        import torch
+
         forward = self.written.forwards[id(model)]
-        stand_in = SimpleNamespace()
+        stand_in = SimpleNamespace(dtype=torch.float64)
         names: dict[str, Any] = {**self.written.names, "self": stand_in}
         names |= dict(zip(forward.parameters, tensors, strict=True))
         values = dict(zip(leaves(model.graph.inputs), inputs, strict=True))
@@ -182,9 +184,9 @@ class Driver:
 
 def compared(place: str, value: Value, actual: Array, wanted: Array, case: str, bound: float) -> Comparison:
     """One difference."""
-    largest = float(np.abs(wanted).max(initial=0.0)) or 1.0
-    same_shape = actual.shape == wanted.shape
-    error = float(np.abs(actual.astype(np.float64) - wanted).max(initial=0.0)) if same_shape else np.inf
+    finite = np.isfinite(wanted)
+    largest = float(np.abs(wanted, where=finite, out=np.zeros(wanted.shape)).max(initial=0.0)) or 1.0
+    error = difference(actual.astype(np.float64), wanted, finite) if actual.shape == wanted.shape else np.inf
     return Comparison(
         layer=place,
         case=case,
@@ -195,6 +197,13 @@ def compared(place: str, value: Value, actual: Array, wanted: Array, case: str, 
         relative=error / largest,
         bound=bound,
     )
+
+
+def difference(actual: Array, wanted: Array, finite: Array) -> float:
+    """The largest; infinite where one is no number, or endless, and the other is not the same."""
+    if not np.array_equal(actual[~finite], wanted[~finite], equal_nan=True):
+        return np.inf
+    return float(np.abs(actual[finite] - wanted[finite]).max(initial=0.0))
 
 
 def refuse_failure(comparison: Comparison, call: WrittenCall, actual: Array, wanted: Array) -> None:

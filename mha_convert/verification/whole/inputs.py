@@ -8,6 +8,7 @@ import numpy as np
 from ...records.graph import Graph, GraphLayer, TensorSpec, Value, leaves
 from ...records.layer import Layer
 from ...records.source import Array
+from .domains import numbers
 
 SEED = 20262
 BATCH, FREE = 2, 5
@@ -27,8 +28,9 @@ LENGTHENED = frozenset(
 )
 LEAST_LENGTH = 3
 SKIPPING = ("Masking", "mask.steps")  # skip the steps that hold a value of their settings and nothing else
-BOUNDED = ("UnitNormalization",)  # divide by a number that is bounded below, which only small numbers show
+BOUNDED = ("UnitNormalization", "ops.normalize")  # divide by a number that is bounded below, which only small numbers show
 SMALL = 1e-9
+OPERATION = "ops."
 
 
 def sizes_of(spec: TensorSpec, batch: int = BATCH, free: int = FREE) -> tuple[int, ...]:
@@ -149,6 +151,9 @@ def alone(name: str, item: Layer, specs: Sequence[TensorSpec]) -> list[Array]:
     if item.kind in LENGTHENED:
         specs = [lengthened(spec) for spec in specs]
     arrays = [tensor(spec, random) for spec in specs]
+    if item.kind.startswith(OPERATION):
+        own = [numbers(item.kind, n, spec, specs, sizes_of(spec), random) for n, spec in enumerate(specs)]
+        arrays = [array if found is None else found for array, found in zip(arrays, own, strict=True)]
     if item.kind in SKIPPING:
         arrays[0] = with_skipped_steps(arrays[0], item.settings["mask_value"])
     if item.kind in BOUNDED:
