@@ -37,8 +37,8 @@ UPPER = {dtype: wider(dtype) for dtype in WIDER}
 
 
 def result_type(dtypes: Iterable[str | None]) -> str:
-    """The least dtype that all may become; None, a dtype that the file does not say, is weak."""
-    found = reduce(common, ("bool" if dtype is None else dtype for dtype in dtypes))
+    """The least dtype that all may become; None, which layers return, is a float."""
+    found = reduce(common, (FLOAT if dtype is None else dtype for dtype in dtypes))
     return {WEAK_WHOLE: WHOLE, WEAK_FLOAT: FLOAT}.get(found, found)
 
 

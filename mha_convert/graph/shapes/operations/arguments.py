@@ -9,13 +9,15 @@ from ....records.graph import Constant, TensorSpec
 from ..dtypes import BITS, WEAK_FLOAT, WEAK_WHOLE, result_type
 from ..sizes import ShapeError, Sizes, place, sizes, together
 
+WEAK = {"b": BITS, "i": WEAK_WHOLE, "u": WEAK_WHOLE, "f": WEAK_FLOAT}  # arrays of Keras 2, which say no dtype
+
 
 def as_spec(item: Any) -> TensorSpec:
     """A tensor, an array, a number, or nested lists of numbers as a value; numbers are weak."""
     if isinstance(item, TensorSpec):
         return item
     if isinstance(item, Constant):
-        return TensorSpec(item.array.shape, item.dtype)
+        return TensorSpec(item.array.shape, item.dtype or WEAK[item.array.dtype.kind])
     if isinstance(item, bool):
         return TensorSpec((), BITS)
     if isinstance(item, int | float):
