@@ -28,7 +28,8 @@ LENGTHENED = frozenset(
 )
 LEAST_LENGTH = 3
 SKIPPING = ("Masking", "mask.steps")  # skip the steps that hold a value of their settings and nothing else
-BOUNDED = ("UnitNormalization", "ops.normalize")  # divide by a number that is bounded below, which only small numbers show
+# They divide by a number that is bounded below, which only small numbers show.
+BOUNDED = ("UnitNormalization", "ops.normalize")
 SMALL = 1e-9
 OPERATION = "ops."
 
