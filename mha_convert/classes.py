@@ -170,6 +170,7 @@ SCORE = (
     Weight("concat_score_weight", "score_mode", "dot", "dot"),  # since Keras 2.11
 )
 AFFINE = (Weight("gamma", "scale"), Weight("beta", "center"))
+RECURRENT = (Weight("kernel"), Weight("recurrent_kernel"), Weight("bias", "use_bias"))
 CLASSES = (
     attention("MultiHeadAttention"),
     attention("GroupedQueryAttention", "GroupQueryAttention"),
@@ -187,6 +188,7 @@ CLASSES = (
     ),
     LayerClass("EinsumDense", (Weight("kernel"), Weight("bias", "bias_axes", None, None))),
     LayerClass("Embedding", (Weight("embeddings"),)),
+    *(LayerClass(name, RECURRENT) for name in ("LSTM", "GRU", "SimpleRNN", "CuDNNLSTM", "CuDNNGRU")),
 )
 OF_NAME: Mapping[str, LayerClass] = {name: row for row in CLASSES for name in row.names}
 COMPOSITE = tuple(row for row in CLASSES if row.parts)

@@ -1,7 +1,10 @@
-"""Operations in one form, whichever Keras wrote them: ``ops.…`` by the names of ``keras.ops``, with its arguments.
+"""Calls in one form, whichever Keras wrote them.
+
+Operations are ``ops.…`` by the names of ``keras.ops``, with its arguments.
 
 Keras 3 writes an operation's options among its settings or among the call's keywords; Keras 2 writes functions of
-TensorFlow (``TFOpLambda``), whose names and arguments a table translates.
+TensorFlow (``TFOpLambda``), whose names and arguments a table translates. Recurrent layers have their initial states
+as ``initial_state``: Keras 2 writes them behind the sequences.
 """
 
 import re
@@ -23,6 +26,7 @@ OF_TENSORFLOW: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "math.reduce_any": ("any", {"input_tensor": "x"}),
 }
 RENAMED = {"get_item": "getitem", "true_divide": "divide", "abs": "absolute", "fabs": "absolute", "conj": "conjugate"}
+RECURRENT = ("LSTM", "GRU", "SimpleRNN", "CuDNNLSTM", "CuDNNGRU", "Bidirectional")
 
 
 def canonical(graph: Graph) -> Graph:
@@ -48,9 +52,9 @@ def name_of(layer: GraphLayer) -> str:
 
 
 def called(call: Call, layer: GraphLayer) -> Call:
-    """An operation's call with all its options as keywords; every other call as it is."""
+    """An operation's call with all its options as keywords; that of a recurrent layer with its states as one."""
     if not layer.is_operation:
-        return call
+        return with_states(call) if layer.class_name in RECURRENT and not layer.is_own else call
     symbol = layer.settings.get("function")
     names = OF_TENSORFLOW.get(symbol, ("", {}))[1] if isinstance(symbol, str) else {}
     options: dict[str, Any] = {} if isinstance(symbol, str) else without(layer.settings)
@@ -58,6 +62,21 @@ def called(call: Call, layer: GraphLayer) -> Call:
     if name_of(layer) in OVER_ALL and keywords.get("axis", -1) is None:
         keywords["axis"] = ()
     return replace(call, keywords=MappingProxyType(keywords))
+
+
+def with_states(call: Call) -> Call:
+    """A recurrent layer's call: the sequences first, and the states that it starts with as a tuple."""
+    arguments = call.arguments
+    first = arguments[0] if arguments else call.keywords.get("sequences", call.keywords.get("inputs"))
+    sequences, *states = first if isinstance(first, tuple) else (first, *arguments[1:])
+    keywords = {name: value for name, value in call.keywords.items() if name not in ("sequences", "inputs")}
+    states = [state for state in states if state is not None]
+    if len(states) == 1 and isinstance(states[0], tuple):
+        states = [*states[0]]
+    given = keywords.pop("initial_state", None)
+    states = states or ([*given] if isinstance(given, tuple) else [given] if given is not None else [])
+    more = {"initial_state": tuple(states)} if states else {}
+    return replace(call, arguments=(sequences,), keywords=MappingProxyType({**keywords, **more}))
 
 
 def without(given: Mapping[str, Any]) -> dict[str, Any]:

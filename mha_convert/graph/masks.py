@@ -15,6 +15,8 @@ from ..records.graph import Call, Graph, GraphLayer, Value, leaves
 from ..records.layer import Layer, PlainLayer, operation
 from ..records.source import Version
 
+KERAS_3 = (3,)
+HANDS_ON_ITS_INPUTS, HANDS_ON_WHAT_IT_USES = (3,), (3, 14)  # which mask a layer that is given one hands on
 ATTENTION_TAKES_MASKS = (2, 10)
 ZEROS_WITHOUT_KEY = (3, 10)
 ANY_INPUT_COUNTS = (3, 4)  # Add, Concatenate and their like keep what any of the masks keeps, before what all keep
@@ -34,7 +36,8 @@ HANDED_ON = frozenset(
 HANDED_ON_BY_KERAS_3 = frozenset(("Rescaling", "Normalization"))
 ELEMENTWISE = frozenset(("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"))
 SEQUENCES_ONLY = frozenset(("LSTM", "GRU", "SimpleRNN"))
-TAKES_ONE = frozenset(("LSTM", "GRU", "SimpleRNN", "Bidirectional", "TimeDistributed", "GlobalAveragePooling1D"))
+RECURRENT = SEQUENCES_ONLY | {"Bidirectional"}
+TAKES_ONE = RECURRENT | {"TimeDistributed", "GlobalAveragePooling1D"}
 ATTENTION = frozenset(("MultiHeadAttention", "GroupQueryAttention"))
 
 
@@ -172,9 +175,14 @@ def with_masks(call: Call, layer: Layer, masked: Masked) -> Call:
         used, passed = dict(explicit_masks) if layer_is_operation(call, masked) else {}, None
     values = {name: masked.make(mask) for name, mask in used.items()}
     new = replace(call, keywords=MappingProxyType(given | {k: v for k, v in values.items() if v is not None}))
-    if passed is not None:
-        masked.of_value[Value(call.layer, call.number)] = passed
+    for output in range(masked_outputs(layer) if passed is not None else 0):
+        masked.of_value[Value(call.layer, call.number, output)] = passed
     return new
+
+
+def masked_outputs(layer: Layer) -> int:
+    """How many of the outputs have the mask that is handed on: both directions where they stay two."""
+    return 2 if layer.kind == "Bidirectional" and layer.settings["merge_mode"] is None else 1
 
 
 def layer_is_operation(call: Call, masked: Masked) -> bool:
@@ -268,10 +276,26 @@ def one_mask(
 ) -> tuple[dict[str, Kept], Kept]:
     """Of layers that skip what is masked: the mask that they use, and what they hand on."""
     inferred = first_mask(layer, arguments, masked)
-    mask = given.get(MASK, inferred)
+    # Keras 3 looks for the mask of the only tensor that a layer is called with: one with initial states gets none.
+    has_states = layer.kind in RECURRENT and bool(arguments.get("initial_state"))
+    mask = given.get(MASK, None if has_states and masked.version >= KERAS_3 else inferred)
+    passed = inferred if HANDS_ON_ITS_INPUTS <= masked.version < HANDS_ON_WHAT_IT_USES else given.get(MASK, inferred)
+    if layer.kind == "TimeDistributed":
+        refuse_step_masks(layer, mask)
+        return {}, passed
     inner = (layer.inside or (layer,))[0].settings
-    returns_steps = layer.kind == "TimeDistributed" or bool(inner.get("return_sequences"))
-    return {MASK: mask}, mask if returns_steps and layer.kind != "GlobalAveragePooling1D" else None
+    returns_steps = bool(inner.get("return_sequences")) and layer.kind in RECURRENT
+    return {MASK: mask}, passed if returns_steps else None
+
+
+def refuse_step_masks(layer: Layer, mask: Kept) -> None:
+    """A layer at each step gets the mask of that step, which is one bit for each row of the batch."""
+    part = layer.inside[0]
+    if mask is not None and part.kind in (TAKES_ONE | ATTENTION | {"Softmax"}):
+        raise LayerError(
+            f"Layer '{layer.name}' calls a {part.class_name} layer at each step of a masked tensor, which has no rule. "
+            "Port this layer by hand."
+        )
 
 
 def attention_masks(
@@ -309,5 +333,5 @@ USING: Mapping[str, Callable[..., tuple[dict[str, Kept], Kept]]] = {
 }
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(ATTENTION, ("query", "value", "key")),
-    **dict.fromkeys(SEQUENCES_ONLY | {"Bidirectional"}, ("sequences", "initial_state")),
+    **dict.fromkeys(RECURRENT, ("sequences", "initial_state")),
 }

@@ -31,6 +31,7 @@ class Companion:
         faults: what cannot be converted, in words; of the layer and its place in the file.
         cautions: what the user should know.
         inside: of a wrapper: the configuration of each layer that it wraps, with its place in the file.
+        prefixes: of a wrapper: what stands before the names of the arrays of each layer that it wraps.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Companion:
     inside: Callable[[Settings, Group | None], Iterable[tuple[Settings, Group | None]]] = field(
         default=lambda settings, group: ()
     )
+    prefixes: tuple[str, ...] = ("",)
 
     def match(self, group: Group) -> PlainLayer | NotConverted | None:
         """The layer in ``group``; a ``NotConverted`` with the reason where it cannot be converted; None else."""

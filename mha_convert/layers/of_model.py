@@ -179,7 +179,7 @@ def plain_layer(
         inside.append(item)
     known = OF_NAME.get(row.kind)
     roles = [weight.name for weight in known.made(settings)] if known else []
-    arrays = {} if inside else stored_arrays(roles, group)
+    arrays = arrays_of_parts(inside, row.prefixes) if inside else stored_arrays(roles, group)
     if arrays is None:
         held = ", ".join(f"{shortened(key, 40)} {found.shape}" for key, found in (variables_of(group) or {}).items())
         return [f"it holds {held or 'no variables'}, expected {' and '.join(roles) or 'none'}"]
@@ -204,6 +204,15 @@ def of_wrapped(part: Mapping[str, Any], group: Group | None, version: Version) -
     if not isinstance(class_name, str) or class_name not in ROWS or not isinstance(config, Mapping):
         return [f"it wraps a layer of class {shortened(repr(class_name), 40)}, which has no rule inside a wrapper"]
     return plain_layer(class_name, str(config.get("name", class_name)), config, group, version)
+
+
+def arrays_of_parts(inside: Sequence[PlainLayer], prefixes: Sequence[str]) -> dict[str, Variable]:
+    """The variables of the layers in a wrapper, each under its layer's prefix."""
+    return {
+        f"{prefix}{role}": variable
+        for part, prefix in zip(inside, prefixes, strict=True)
+        for role, variable in part.arrays.items()
+    }
 
 
 def stored_arrays(roles: Sequence[str], group: Group | None) -> dict[str, Variable] | None:

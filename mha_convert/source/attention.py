@@ -129,7 +129,10 @@ def imports(code: str) -> str:
     """The import lines that the code uses."""
     names = used_names(ast.parse(code))
     from_torch = ", ".join(name for name in ("Tensor", "nn") if name in names)
-    plain = [IMPORTS[name] for name in ("math", "Any") if name in names]
+    from_abc = ", ".join(name for name in ("Callable", "Iterator", "Mapping", "Sequence") if name in names)
+    plain = [IMPORTS["math"]] if "math" in names else []
+    plain += [f"from collections.abc import {from_abc}"] if from_abc else []
+    plain += [IMPORTS["Any"]] if "Any" in names else []
     torch = [IMPORTS["torch"]] if "torch" in names else []
     torch += [f"from torch import {from_torch}"] if from_torch else []
     torch += [IMPORTS["F"]] if "F" in names else []

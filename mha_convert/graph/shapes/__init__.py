@@ -6,8 +6,8 @@ A size is None where it is free. What contradicts itself raises ``ShapeError``.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import attention, elementwise, linear, masks, merging, normalization, operations, reshaping
+from . import attention, elementwise, linear, masks, merging, normalization, operations, recurrent, reshaping, wrappers
 
 Shape = Callable[..., Any]
-FAMILIES = (linear, elementwise, merging, reshaping, normalization, attention, masks, operations)
+FAMILIES = (linear, elementwise, merging, reshaping, normalization, attention, masks, operations, recurrent, wrappers)
 SHAPES: Mapping[str, Shape] = {kind: rule for family in FAMILIES for kind, rule in family.SHAPES.items()}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ..companions import Companion
 from . import activations as activation_layers
-from . import identities, linear, masking, merging, normalization, reshaping
+from . import identities, linear, masking, merging, normalization, recurrent, reshaping, wrappers
 
-FAMILIES = (linear, activation_layers, identities, masking, merging, normalization, reshaping)
+FAMILIES = (linear, activation_layers, identities, masking, merging, normalization, reshaping, recurrent, wrappers)
 ROWS: Mapping[str, Companion] = {row.kind: row for family in FAMILIES for row in family.ROWS}

@@ -9,8 +9,9 @@ from typing import Any
 
 from ...errors import LayerError, shortened
 from ...graph.facts import applied, facts, nested_inputs
+from ...graph.masks import MASK
 from ...layers.of_model import ATTENTION
-from ...layouts.plain import BY_INPUT, LAY_OUT
+from ...layouts.plain import BY_INPUT, BY_MASK, LAY_OUT
 from ...layouts.plain.attention import lay_out as attention_plan
 from ...layouts.plain.constants import buffer
 from ...records.graph import Call, Constant, Graph, GraphLayer, TensorSpec, Value, leaves
@@ -121,15 +122,16 @@ class Body:
             is_attention = item.kind in ATTENTION
             if item.kind not in LAY_OUT and not is_attention:
                 return "", None
+            own: Any = item
             attribute = self.attributes.fresh(identifier(layer.name.rpartition("/")[2] or layer.name, "layer"))
             prefix = f"{self.prefix}{attribute}."
-            own: Any = item
-            options = {"spec": self.facts[call.values[0]]} if item.kind in BY_INPUT else {}
+            options: dict[str, Any] = {"spec": self.facts[call.values[0]]} if item.kind in BY_INPUT else {}
+            options |= {"is_masked": self.has_mask(layer)} if item.kind in BY_MASK else {}
             plan = self.attention(layer, own, prefix) if is_attention else LAY_OUT[item.kind](own, prefix, **options)
             if plan is None:
                 return "", None
             self.members[layer] = Member(attribute=attribute, name=layer.name, plan=plan)
-            self.composer.helpers |= set() if plan.module.is_stock else {plan.module.class_name}
+            self.composer.helpers |= set(plan.module.own_classes)
             self.composer.paths[layer] = f"{self.prefix}{attribute}"
         return f"self.{self.members[layer].attribute}", self.members[layer].plan
 
@@ -173,6 +175,10 @@ class Body:
             form = OR_ZEROS
         return attention_plan(item, prefix, self.composer.layout, is_masked=is_masked, form=form)
 
+    def has_mask(self, layer: GraphLayer) -> bool:
+        """Whether some call of the layer has a mask."""
+        return any(call.layer == layer.name and MASK in call.keywords for call in self.graph.calls)
+
     def nested_call(self, layer: GraphLayer, call: Call) -> Written:
         """A call of a model inside this one."""
         graph: Any = layer.graph
@@ -210,6 +216,9 @@ class Body:
             value: Term(name, self.facts[value], found.order) for value, name in zip(outputs, names, strict=True)
         }
         statements = tuple(text.format(*temporary) for text in found.statements)
+        if statements and len(names) > 1:  # what the statements bind has names of its own, so the order is free
+            parts = [text.format(*temporary) for text in found.outputs]
+            return (*statements, *(f"{name} = {part}" for name, part in zip(names, parts, strict=True))), results
         right = ", ".join(text.format(*temporary) for text in found.outputs) if found.outputs else found.text
         return (*statements, f"{', '.join(names)} = {right}"), results
 

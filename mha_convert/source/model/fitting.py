@@ -54,6 +54,9 @@ def in_parentheses(statement: str, depth: int) -> list[str]:
             ("return", " ", statement.removeprefix("return ")) if statement.startswith("return ") else ("", "", "")
         )
     operands = [part for operator in OPERATORS if operator in value for part in operands_of(value, operator)]
+    elements = [part.strip() for part in split(value, ",")]
+    if not operands and len(elements) > 1:
+        operands = [f"{element}," for element in elements]
     if not sign or not operands:
         return [f"{INDENT * depth}{statement}"]
     return [

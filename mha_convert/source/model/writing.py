@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...layers.plain.activations import Activation
 from ...layouts.plain.constants import KIND as CONSTANT
 from ...records.graph import leaves
 from ...records.model import Member, ModelClass, Term
 from ...records.plan import ModuleSpec
 from ..attention import docstring, imports, needed, text_literal
 from .fitting import WIDTH, fitted
+from .lines.activations import function_of
 from .names import DTYPE
 from .shape_words import shape_text
 
@@ -29,6 +31,11 @@ POSITIONAL: Mapping[str, int] = {
     "LSTM": 2,
     "GRU": 2,
     "RNN": 2,
+    "KerasRNN": 2,
+    "KerasLSTM": 2,
+    "KerasGRU": 2,
+    "KerasGRUResetBefore": 2,
+    "Bidirectional": 2,
     "MultiheadAttention": 2,
     "EinsumDense": 1,
     "DeviationNorm": 1,
@@ -129,6 +136,10 @@ def literal(value: Any) -> str:
     """A value as one writes it: a shape of one axis is its size, a small number is ``1e-6``."""
     if isinstance(value, list) and len(value) == 1:
         return literal(value[0])
+    if isinstance(value, ModuleSpec):
+        return constructor(value)
+    if isinstance(value, Activation):
+        return function_of(value)
     if isinstance(value, float):
         return re.sub(r"e([+-])0+", r"e\1", repr(value))
     return text_literal(value) if isinstance(value, str) else repr(value)

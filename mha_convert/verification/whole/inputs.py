@@ -1,7 +1,7 @@
 """Inputs of our own choice: random, of a fixed seed, in the ranges that the model's layers take."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,7 +19,10 @@ LENGTHENED = frozenset(
         "LSTM",
         "GRU",
         "SimpleRNN",
+        "CuDNNLSTM",
+        "CuDNNGRU",
         "Bidirectional",
+        "TimeDistributed",
         "MultiHeadAttention",
         "GroupQueryAttention",
         "Attention",
@@ -32,6 +35,15 @@ SKIPPING = ("Masking", "mask.steps")  # skip the steps that hold a value of thei
 BOUNDED = ("UnitNormalization", "ops.normalize")
 SMALL = 1e-9
 OPERATION = "ops."
+RECURRENT = frozenset(("LSTM", "GRU", "SimpleRNN", "Bidirectional"))  # kinds for which masked steps are not there
+# Masks of one row each, by the step and the length: holes, padding at the end and the start, all kept, none kept.
+KEPT_STEPS: Sequence[Callable[[int, int], bool]] = (
+    lambda step, length: step % 2 == 1,
+    lambda step, length: step <= length // 2,
+    lambda step, length: step >= length // 2,
+    lambda step, length: True,
+    lambda step, length: False,
+)
 
 
 def sizes_of(spec: TensorSpec, batch: int = BATCH, free: int = FREE) -> tuple[int, ...]:
@@ -151,6 +163,8 @@ def alone(name: str, item: Layer, specs: Sequence[TensorSpec]) -> list[Array]:
         return [tokens]
     if item.kind in LENGTHENED:
         specs = [lengthened(spec) for spec in specs]
+    if item.kind in RECURRENT and any(is_mask_of_steps(spec) for spec in specs):
+        return with_masks(specs, random)
     arrays = [tensor(spec, random) for spec in specs]
     if item.kind.startswith(OPERATION):
         own = [numbers(item.kind, n, spec, specs, sizes_of(spec), random) for n, spec in enumerate(specs)]
@@ -160,6 +174,18 @@ def alone(name: str, item: Layer, specs: Sequence[TensorSpec]) -> list[Array]:
     if item.kind in BOUNDED:
         arrays[0][0] *= SMALL
     return arrays
+
+
+def with_masks(specs: Sequence[TensorSpec], random: np.random.Generator) -> list[Array]:
+    """Inputs of a layer that skips masked steps: every sort of mask, a row each."""
+    batch, rows = sizes_of(specs[0], len(KEPT_STEPS)), len(KEPT_STEPS)
+    mask = np.array([[KEPT_STEPS[n % rows](step, batch[1]) for step in range(batch[1])] for n in range(batch[0])])
+    return [mask.astype(spec.dtype) if is_mask_of_steps(spec) else tensor(spec, random, batch=rows) for spec in specs]
+
+
+def is_mask_of_steps(spec: TensorSpec) -> bool:
+    """Whether it is a bit, or a whole number, for each step; states are of another dtype."""
+    return (spec.dtype or "").startswith(("bool", "int", "uint")) and len(spec.shape or ()) == len(("batch", "length"))
 
 
 def lengthened(spec: TensorSpec) -> TensorSpec:

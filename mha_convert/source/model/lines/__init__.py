@@ -7,7 +7,7 @@ expression's text, or a ``Written``.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import attention, elementwise, linear, masks, merging, normalization, operations, reshaping
+from . import attention, elementwise, linear, masks, merging, normalization, operations, recurrent, reshaping, wrappers
 
-FAMILIES = (linear, elementwise, merging, reshaping, normalization, attention, masks, operations)
+FAMILIES = (linear, elementwise, merging, reshaping, normalization, attention, masks, operations, recurrent, wrappers)
 LINES: Mapping[str, Callable[..., Any]] = {kind: line for family in FAMILIES for kind, line in family.LINES.items()}

@@ -70,6 +70,13 @@ def activated(activation: Activation | None, text: str, term: Term | None = None
     return PLAIN[found.name].format(text)
 
 
+def function_of(activation: Activation) -> str:
+    """An activation as a function: torch's own, or a lambda."""
+    text = activated(activation, "x")
+    name = text.removesuffix("(x)")
+    return name if name != text and name.replace(".", "").isidentifier() else f"lambda x: {text}"
+
+
 def softmax(activation: Activation, text: str, term: Term | None, order: Order) -> str:
     """Over the last axis, another, or several."""
     axis = activation.options.get("axis", -1)
