@@ -186,6 +186,15 @@ CLASSES = (
         (Weight("kernel", axes=("features", "units")), Weight("bias", "use_bias", axes=("units",))),
         counts=("units",),
     ),
+    LayerClass(
+        "Conv1D",
+        (
+            Weight("kernel", axes=("width", "channels", "filters")),
+            Weight("bias", "use_bias", axes=("filters",)),
+        ),
+        public_names=("Convolution1D",),
+        counts=("filters",),
+    ),
     LayerClass("EinsumDense", (Weight("kernel"), Weight("bias", "bias_axes", None, None))),
     LayerClass("Embedding", (Weight("embeddings"),)),
     *(LayerClass(name, RECURRENT) for name in ("LSTM", "GRU", "SimpleRNN", "CuDNNLSTM", "CuDNNGRU")),

@@ -25,6 +25,7 @@ class Companion:
 
     Args:
         kind: Keras' class.
+        public_names: other names of the class, which a configuration may have.
         settings: that make a difference.
         without_effect: names of those that make none.
         normalized: the settings in one form, whatever the version wrote.
@@ -35,6 +36,7 @@ class Companion:
     """
 
     kind: str
+    public_names: tuple[str, ...] = ()
     settings: tuple[Setting, ...]
     without_effect: tuple[str, ...] = ()
     normalized: Callable[[Settings], Settings] = field(default=lambda settings: settings)

@@ -6,8 +6,32 @@ A size is None where it is free. What contradicts itself raises ``ShapeError``.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import attention, elementwise, linear, masks, merging, normalization, operations, recurrent, reshaping, wrappers
+from . import (
+    attention,
+    elementwise,
+    linear,
+    masks,
+    merging,
+    normalization,
+    operations,
+    recurrent,
+    reshaping,
+    windows,
+    wrappers,
+)
 
 Shape = Callable[..., Any]
-FAMILIES = (linear, elementwise, merging, reshaping, normalization, attention, masks, operations, recurrent, wrappers)
+FAMILIES = (
+    linear,
+    elementwise,
+    merging,
+    reshaping,
+    normalization,
+    attention,
+    masks,
+    operations,
+    recurrent,
+    wrappers,
+    windows,
+)
 SHAPES: Mapping[str, Shape] = {kind: rule for family in FAMILIES for kind, rule in family.SHAPES.items()}

@@ -1,4 +1,4 @@
-"""Flatten, Reshape and their like, and global pooling over one axis."""
+"""Flatten, Reshape and their like."""
 
 from ...records.graph import TensorSpec
 from ...records.layer import PlainLayer
@@ -36,26 +36,9 @@ def repeat_vector(layer: PlainLayer, inputs: TensorSpec) -> TensorSpec:
     return of_shape(inputs, (batch, layer.settings["n"], *others))
 
 
-def global_pooling(layer: PlainLayer, inputs: TensorSpec, mask: TensorSpec | None = None) -> TensorSpec:
-    """The axis that is not the channels' goes, or is 1."""
-    shape = list(sizes(inputs))
-    if len(shape) != 3:
-        raise ShapeError(f"pools over one axis, and its input has {len(shape)} axes")
-    pooled = pooled_axis(layer)
-    shape[pooled : pooled + 1] = [1] if layer.settings["keepdims"] else []
-    return of_shape(inputs, shape)
-
-
-def pooled_axis(layer: PlainLayer) -> int:
-    """1, or 2 where the file says that channels come first."""
-    return 2 if layer.settings["data_format"] == "channels_first" else 1
-
-
 SHAPES = {
     "Flatten": flatten,
     "Reshape": reshape,
     "Permute": permute,
     "RepeatVector": repeat_vector,
-    "GlobalAveragePooling1D": global_pooling,
-    "GlobalMaxPooling1D": global_pooling,
 }

@@ -4,7 +4,34 @@ from collections.abc import Mapping
 
 from ..companions import Companion
 from . import activations as activation_layers
-from . import identities, linear, masking, merging, normalization, recurrent, reshaping, wrappers
+from . import (
+    convolution,
+    identities,
+    lengths,
+    linear,
+    masking,
+    merging,
+    normalization,
+    pooling,
+    recurrent,
+    reshaping,
+    wrappers,
+)
 
-FAMILIES = (linear, activation_layers, identities, masking, merging, normalization, reshaping, recurrent, wrappers)
-ROWS: Mapping[str, Companion] = {row.kind: row for family in FAMILIES for row in family.ROWS}
+FAMILIES = (
+    linear,
+    activation_layers,
+    identities,
+    masking,
+    merging,
+    normalization,
+    reshaping,
+    recurrent,
+    wrappers,
+    convolution,
+    pooling,
+    lengths,
+)
+ROWS: Mapping[str, Companion] = {
+    name: row for family in FAMILIES for row in family.ROWS for name in (row.kind, *row.public_names)
+}

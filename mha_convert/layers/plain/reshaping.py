@@ -1,4 +1,4 @@
-"""Layers that give the same numbers another shape, and global pooling over one axis.
+"""Layers that give the same numbers another shape.
 
 https://keras.io/api/layers/reshaping_layers/
 """
@@ -6,7 +6,7 @@ https://keras.io/api/layers/reshaping_layers/
 from typing import Any
 
 from ..companions import Companion
-from ..settings import Setting, is_count, switch
+from ..settings import Setting, is_count
 
 FORMATS = ("channels_last", "channels_first")
 
@@ -43,8 +43,4 @@ ROWS = (
     Companion(kind="Reshape", settings=(Setting(name="target_shape", is_valid=is_shape, expected="a shape"),)),
     Companion(kind="Permute", settings=(Setting(name="dims", is_valid=is_order, expected="an order of axes from 1"),)),
     Companion(kind="RepeatVector", settings=(Setting(name="n", is_valid=is_count, expected="a whole number from 1"),)),
-    *(
-        Companion(kind=kind, settings=(DATA_FORMAT, switch("keepdims", False)))
-        for kind in ("GlobalAveragePooling1D", "GlobalMaxPooling1D")
-    ),
 )

@@ -17,10 +17,11 @@ from .driver import FORMULA, Driver
 from .expected import compared_with_expected
 from .fresh import used_alone
 from .genuine_model import compared_with_keras
-from .inputs import FREE, model_inputs
+from .inputs import FREE, free_size, model_inputs
 from .written import WrittenModel
 
-SIZES = ((2, FREE), (3, FREE + 2))  # batch, and what is free
+BATCHES = (2, 3)
+LONGER = 2  # what is free, in the second run
 
 
 Run = tuple[list[Array], list[Array]]  # inputs, and the outputs that the formulas have for them
@@ -67,7 +68,7 @@ def counted(plan: ModelPlan, on_progress: Progress | None) -> Callable[[str], No
     """Tells how many calls of all runs were begun."""
     if on_progress is None:
         return lambda name: None
-    total, numbers = len(SIZES) * number_of_calls(plan.model), itertools.count()
+    total, numbers = len(BATCHES) * number_of_calls(plan.model), itertools.count()
     return lambda name: on_progress(name, next(numbers), total)
 
 
@@ -104,8 +105,11 @@ def prove_calls(
     driver = Driver(written, written.make(), Arrays().of, on_call=on_call)
     with one_thread():
         runs: list[Run] = []
-        for batch, free in SIZES:
-            inputs = model_inputs(plan.model.graph, plan.model.layers, batch, free)
+        graph, layers, free = plan.model.graph, plan.model.layers, FREE
+        for batch in BATCHES:
+            free = free_size(graph, layers, free)
+            inputs = model_inputs(graph, layers, batch, free)
+            free += LONGER
             runs.append((inputs, driver.run(inputs)))
             driver.each_alone = False
     shown = {

@@ -2,9 +2,13 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from ...errors import LayerError
+from ...graph.facts import facts
+from ...graph.shapes.windows import length_axis
 from ...records.graph import Graph, GraphLayer, TensorSpec, Value, leaves
 from ...records.layer import Layer
 from ...records.source import Array
@@ -44,6 +48,14 @@ KEPT_STEPS: Sequence[Callable[[int, int], bool]] = (
     lambda step, length: True,
     lambda step, length: False,
 )
+# How many steps one window of a layer sees, for kinds that have windows or take steps away.
+WINDOWS: Mapping[str, Callable[[Layer], int]] = {
+    "Conv1D": lambda item: int((item.settings["kernel_size"] - 1) * item.settings["dilation_rate"] + 1),
+    "MaxPooling1D": lambda item: int(item.settings["pool_size"]),
+    "AveragePooling1D": lambda item: int(item.settings["pool_size"]),
+    "Cropping1D": lambda item: int(sum(item.settings["cropping"])),
+}
+MOST_FREE = 1 << 17
 
 
 def sizes_of(spec: TensorSpec, batch: int = BATCH, free: int = FREE) -> tuple[int, ...]:
@@ -165,6 +177,8 @@ def alone(name: str, item: Layer, specs: Sequence[TensorSpec]) -> list[Array]:
         specs = [lengthened(spec) for spec in specs]
     if item.kind in RECURRENT and any(is_mask_of_steps(spec) for spec in specs):
         return with_masks(specs, random)
+    if item.kind in WINDOWS:
+        specs = [with_windows(item, spec) for spec in specs]
     arrays = [tensor(spec, random) for spec in specs]
     if item.kind.startswith(OPERATION):
         own = [numbers(item.kind, n, spec, specs, sizes_of(spec), random) for n, spec in enumerate(specs)]
@@ -186,6 +200,49 @@ def with_masks(specs: Sequence[TensorSpec], random: np.random.Generator) -> list
 def is_mask_of_steps(spec: TensorSpec) -> bool:
     """Whether it is a bit, or a whole number, for each step; states are of another dtype."""
     return (spec.dtype or "").startswith(("bool", "int", "uint")) and len(spec.shape or ()) == len(("batch", "length"))
+
+
+def with_windows(item: Layer, spec: TensorSpec) -> TensorSpec:
+    """A sequence that is longer than two windows; what is left of it behind the last stride stays as it is.
+
+    What ``padding="same"`` adds depends on that rest, and the source of a call may hold it as a number.
+    """
+    if spec.shape is None:
+        return spec
+    shape, axis, stride = [*spec.shape], length_axis(item), item.settings.get("strides", 1)
+    length = shape[axis] or FREE
+    short = max(2 * WINDOWS[item.kind](item) + 1 - length, 0)
+    shape[axis] = length + -(-short // stride) * stride
+    return TensorSpec(tuple(shape), spec.dtype)
+
+
+def free_size(graph: Graph, layers: Mapping[GraphLayer, Layer], least: int = FREE) -> int:
+    """The smallest of some sizes that every layer of a model can take where a size is free.
+
+    Raises:
+        LayerError: of the last size that was tried.
+    """
+    sizes = [*range(least, least + 60)]
+    while sizes[-1] < MOST_FREE:
+        sizes.append(2 * sizes[-1])
+    for size in sizes[:-1]:
+        try:
+            facts(sized(graph, size), layers)
+        except LayerError:
+            continue
+        return size
+    facts(sized(graph, sizes[-1]), layers)
+    return sizes[-1]
+
+
+def sized(graph: Graph, free: int) -> Graph:
+    """The graph with a size in each free one's place, except the batch's."""
+    inputs = {
+        value: TensorSpec((spec.shape[0], *sizes_of(spec, free=free)[1:]), spec.dtype)
+        for value in leaves(graph.inputs)
+        if (spec := graph.specs[value]).shape
+    }
+    return replace(graph, specs={**graph.specs, **inputs})
 
 
 def lengthened(spec: TensorSpec) -> TensorSpec:

@@ -7,7 +7,31 @@ expression's text, or a ``Written``.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import attention, elementwise, linear, masks, merging, normalization, operations, recurrent, reshaping, wrappers
+from . import (
+    attention,
+    elementwise,
+    linear,
+    masks,
+    merging,
+    normalization,
+    operations,
+    recurrent,
+    reshaping,
+    windows,
+    wrappers,
+)
 
-FAMILIES = (linear, elementwise, merging, reshaping, normalization, attention, masks, operations, recurrent, wrappers)
+FAMILIES = (
+    linear,
+    elementwise,
+    merging,
+    reshaping,
+    normalization,
+    attention,
+    masks,
+    operations,
+    recurrent,
+    wrappers,
+    windows,
+)
 LINES: Mapping[str, Callable[..., Any]] = {kind: line for family in FAMILIES for kind, line in family.LINES.items()}

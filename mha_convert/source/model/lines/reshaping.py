@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ....graph.shapes.reshaping import pooled_axis
 from ....records.layer import PlainLayer
 from ....records.model import Term
-from ..use import Use, Written, atom, axis_in, last
+from ..use import Use, atom, last
 
 
 def flatten(layer: PlainLayer, use: Use, inputs: Term) -> str:
     """``flatten(1)``; channels that come first are moved to the end before."""
     text = last(inputs)
     if layer.settings["data_format"] == "channels_first" and inputs.rank > 2:
-        text = f"{atom(text)}.movedim(1, -1)"
+        text = f"{atom(text)}.{'transpose(1, 2)' if inputs.rank == 3 else 'movedim(1, -1)'}"
     return f"{atom(text)}.unsqueeze(1)" if inputs.rank == 1 else f"{atom(text)}.flatten(1)"
 
 
@@ -23,7 +22,7 @@ def reshape(layer: PlainLayer, use: Use, inputs: Term) -> str:
     if inputs.rank == 2 and sizes:
         return f"{atom(last(inputs))}.unflatten(1, ({sizes}{',' if ',' not in sizes else ''}))"
     text = last(inputs)
-    batch = f"{atom(text)}.shape[0]"
+    batch = f"{atom(inputs.text)}.shape[0]"
     return f"{atom(text)}.reshape({', '.join(filter(None, (batch, sizes)))})"
 
 
@@ -40,37 +39,9 @@ def repeat_vector(layer: PlainLayer, use: Use, inputs: Term) -> str:
     return f"{atom(last(inputs))}.unsqueeze(1).expand(-1, {layer.settings['n']}, {others})"
 
 
-def global_average(layer: PlainLayer, use: Use, inputs: Term, mask: Term | None = None) -> str:
-    """The mean over the length, of what the mask keeps."""
-    keepdim = ", keepdim=True" if layer.settings["keepdims"] else ""
-    if mask is None:
-        return f"{atom(inputs.text)}.mean({axis_in(inputs, pooled_axis(layer), inputs.order)}{keepdim})"
-    axis = pooled_axis(layer)
-    kept = f"{atom(mask.text)}[{':, :, None' if axis == 1 else ':, None'}]"
-    return f"({atom(last(inputs))} * {kept}).sum({axis}{keepdim}) / {kept}.sum({axis}{keepdim})"
-
-
-def global_maximum(layer: PlainLayer, use: Use, inputs: Term) -> str:
-    """The largest over the length."""
-    keepdim = ", keepdim=True" if layer.settings["keepdims"] else ""
-    return f"{atom(inputs.text)}.amax({axis_in(inputs, pooled_axis(layer), inputs.order)}{keepdim})"
-
-
-def kept_order(line: Any) -> Any:
-    """A line whose result is in its input's order where the axis that it pools is kept."""
-
-    def ordered(layer: PlainLayer, use: Use, inputs: Term, **masks: Term) -> Written:
-        order = inputs.order if layer.settings["keepdims"] and not masks else "last"
-        return Written(line(layer, use, inputs, **masks), order)
-
-    return ordered
-
-
 LINES: Mapping[str, Any] = {
     "Flatten": flatten,
     "Reshape": reshape,
     "Permute": permute,
     "RepeatVector": repeat_vector,
-    "GlobalAveragePooling1D": kept_order(global_average),
-    "GlobalMaxPooling1D": kept_order(global_maximum),
 }

@@ -6,9 +6,33 @@ Each is called with the layer, its arrays in float64, and then as Keras calls th
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import attention, elementwise, linear, masks, merging, normalization, operations, recurrent, reshaping, wrappers
+from . import (
+    attention,
+    elementwise,
+    linear,
+    masks,
+    merging,
+    normalization,
+    operations,
+    recurrent,
+    reshaping,
+    windows,
+    wrappers,
+)
 
-FAMILIES = (linear, elementwise, merging, reshaping, normalization, attention, masks, operations, recurrent, wrappers)
+FAMILIES = (
+    linear,
+    elementwise,
+    merging,
+    reshaping,
+    normalization,
+    attention,
+    masks,
+    operations,
+    recurrent,
+    wrappers,
+    windows,
+)
 FORMULAS: Mapping[str, Callable[..., Any]] = {
     kind: formula for family in FAMILIES for kind, formula in family.FORMULAS.items()
 }

@@ -1,6 +1,6 @@
-"""The same numbers in another shape, and global pooling over one axis.
+"""The same numbers in another shape.
 
-https://keras.io/api/layers/reshaping_layers/, https://keras.io/api/layers/pooling_layers/
+https://keras.io/api/layers/reshaping_layers/
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.shapes.reshaping import pooled_axis
 from ....records.layer import PlainLayer
 from ....records.source import Array
 
@@ -35,25 +34,9 @@ def repeat_vector(layer: PlainLayer, arrays: Mapping[str, Array], inputs: Array)
     return np.repeat(inputs[:, None], layer.settings["n"], axis=1)
 
 
-def global_average(layer: PlainLayer, arrays: Mapping[str, Array], inputs: Array, mask: Array | None = None) -> Array:
-    """The mean over the length, of what the mask keeps."""
-    axis, keepdims = pooled_axis(layer), layer.settings["keepdims"]
-    if mask is None:
-        return inputs.mean(axis, keepdims=keepdims)
-    kept = mask[:, :, None].astype(np.float64) if axis == 1 else mask[:, None, :].astype(np.float64)
-    return (inputs * kept).sum(axis, keepdims=keepdims) / kept.sum(axis, keepdims=keepdims)
-
-
-def global_maximum(layer: PlainLayer, arrays: Mapping[str, Array], inputs: Array) -> Array:
-    """The largest over the length."""
-    return inputs.max(pooled_axis(layer), keepdims=layer.settings["keepdims"])
-
-
 FORMULAS: Mapping[str, Any] = {
     "Flatten": flatten,
     "Reshape": reshape,
     "Permute": permute,
     "RepeatVector": repeat_vector,
-    "GlobalAveragePooling1D": global_average,
-    "GlobalMaxPooling1D": global_maximum,
 }
