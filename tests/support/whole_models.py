@@ -33,15 +33,17 @@ def proven(source: Path, folder: Path, **options: Any) -> ModelPlan:
 
 
 def outputs_of(folder: Path, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """What the written model returns, in float64 where the inputs are, flat and in Keras' order."""
+    """What the written model returns, flat and in Keras' order: in float64 where inputs are, else as it is stored."""
     import torch
 
     model = load_model(folder)
     tensors = [torch.from_numpy(array) for array in inputs]
     if any(tensor.dtype == torch.float64 for tensor in tensors):
         model = model.double()
+    dtype = next((tensor.dtype for tensor in model.state_dict().values()), torch.float32)
     with torch.no_grad():
-        return [tensor.numpy() for tensor in flat(model(*tensors))]
+        outputs = flat(model(*(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors)))
+    return [(tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy() for tensor in outputs]
 
 
 def flat(tree: Any) -> Iterator[Any]:
