@@ -3,6 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 WIDE, USUAL = "float64", "float32"
@@ -20,8 +22,7 @@ def model_values(request: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple
     import keras
     import numpy as np
 
-    model = keras.models.load_model(request["model"], compile=False)
-    model = in_float64(model)
+    model = in_float64(loaded(request["model"]))
     tensors = {
         number: tensor for number, row in enumerate(request["values"]) if (tensor := symbolic(model, *row)) is not None
     }
@@ -33,6 +34,20 @@ def model_values(request: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple
     dtypes = {str(array.dtype) for array in found if array.dtype.kind == "f" or str(array.dtype) == "bfloat16"}
     dtype = dtypes.pop() if len(dtypes) == 1 else USUAL
     return {str(number): array for number, array in zip(tensors, found, strict=True)}, dtype
+
+
+def loaded(path: str) -> Any:
+    """The file's model; HDF5 that is called ``.keras`` gets a name by which Keras 3 knows it for HDF5."""
+    import h5py
+    import keras
+
+    place = Path(path)
+    if not (place.suffix == ".keras" and place.is_file() and h5py.is_hdf5(place)):
+        return keras.models.load_model(path, compile=False)
+    with TemporaryDirectory() as folder:
+        link = Path(folder) / "model.h5"
+        link.symlink_to(place.resolve())
+        return keras.models.load_model(str(link), compile=False)
 
 
 def in_float64(model: Any) -> Any:
