@@ -30,7 +30,8 @@ def model_values(request: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple
     inputs = [np.asarray(arrays[f"x{n}"]) for n in range(len(arrays))]
     inputs = [array.astype(tensor.dtype) for array, tensor in zip(inputs, model.inputs, strict=True)]
     returned = whole(inputs if len(inputs) > 1 else inputs[0], training=False)
-    found = [keras.ops.convert_to_numpy(tensor) for tensor in returned]
+    listed = returned if isinstance(returned, list | tuple) else [returned]  # Keras unpacks a list of one
+    found = [keras.ops.convert_to_numpy(tensor) for tensor in listed]
     dtypes = {str(array.dtype) for array in found if array.dtype.kind == "f" or str(array.dtype) == "bfloat16"}
     dtype = dtypes.pop() if len(dtypes) == 1 else USUAL
     return {str(number): array for number, array in zip(tensors, found, strict=True)}, dtype
