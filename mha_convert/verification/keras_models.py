@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+HDF5 = b"\x89HDF\r\n\x1a\n"
 WIDE, USUAL = "float64", "float32"
 
 
@@ -39,16 +40,21 @@ def model_values(request: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple
 
 def loaded(path: str) -> Any:
     """The file's model; HDF5 that is called ``.keras`` gets a name by which Keras 3 knows it for HDF5."""
-    import h5py
     import keras
 
     place = Path(path)
-    if not (place.suffix == ".keras" and place.is_file() and h5py.is_hdf5(place)):
+    if not (place.suffix == ".keras" and place.is_file() and starts_with(place, HDF5)):
         return keras.models.load_model(path, compile=False)
     with TemporaryDirectory() as folder:
         link = Path(folder) / "model.h5"
         link.symlink_to(place.resolve())
         return keras.models.load_model(str(link), compile=False)
+
+
+def starts_with(place: Path, mark: bytes) -> bool:
+    """Whether these are a file's first bytes."""
+    with place.open("rb") as file:
+        return file.read(len(mark)) == mark
 
 
 def in_float64(model: Any) -> Any:
