@@ -40,9 +40,11 @@ def outputs_of(folder: Path, inputs: list[np.ndarray]) -> list[np.ndarray]:
     tensors = [torch.from_numpy(array) for array in inputs]
     if any(tensor.dtype == torch.float64 for tensor in tensors):
         model = model.double()
-    dtype = next((tensor.dtype for tensor in model.state_dict().values()), torch.float32)
+    dtypes = [tensor.dtype for tensor in model.state_dict().values() if tensor.is_floating_point()]
+    if dtypes:
+        tensors = [tensor.to(dtypes[0]) if tensor.is_floating_point() else tensor for tensor in tensors]
     with torch.no_grad():
-        outputs = flat(model(*(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors)))
+        outputs = [*flat(model(*tensors))]
     return [(tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy() for tensor in outputs]
 
 
