@@ -123,8 +123,9 @@ def run(source: str, target: str, keep: Path | None, task: Callable[[str, Path, 
 
 def main(folder: Path, place: Path, part: str = "0/1") -> None:
     """Every case of the manifest."""
+    from mha_convert import models  # noqa: F401 - loaded before the processes are forked
     from mha_convert.readers.tensorflow.protobuf import message_classes
-    from mha_convert.words import conversion, inspection  # noqa: F401 - loaded before the processes are forked
+    from mha_convert.words import conversion, inspection  # noqa: F401
 
     message_classes()
     results = {}
