@@ -20,6 +20,7 @@ from .graph import cuts, graph_of
 from .graph.canonical import canonical
 from .graph.masks import explicit
 from .graph.reading_order import in_reading_order
+from .graph.same_masks import once
 from .graph.shapes import SHAPES
 from .layers import survey
 from .layers.of_model import model_layers
@@ -99,6 +100,7 @@ def plan_model(checkpoint: Checkpoint, wanted: ModelChoices) -> ModelPlan:
     if wanted.logits:
         graph, layers = cuts.logits(graph, layers)
     graph, layers = explicit(graph, layers, checkpoint.version)
+    graph = once(graph)
     composer = Composer(layers, wanted.attention_layout, Names())
     model = composer.compose(graph, wanted.class_name or class_name(graph.name, checkpoint.path), "")
     plans = tuple(in_state_dict(model))

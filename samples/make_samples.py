@@ -5,6 +5,8 @@ six_heads.keras       MultiHeadAttention(num_heads=6, key_dim=4) on inputs of wi
 translator.h5         a decoder: embedding with padding mask, causal self-attention, cross attention; legacy HDF5
 encoder.weights.h5    two custom blocks; weights only
 expected.npz          inputs, and the outputs and scores that Keras computed from them
+text_classifier.keras a whole model: embedding with padding mask, one transformer block, average, two Dense layers
+text_classifier.npz   tokens for it, and the probabilities that Keras computed
 """
 
 import os
@@ -80,6 +82,23 @@ def encoder():
     return model, [np.random.default_rng(4).standard_normal((2, 7, 8)).astype("float32")]
 
 
+def text_classifier():
+    """One transformer block between an embedding and two Dense layers; padding is masked from end to end."""
+    tokens = keras.Input((12,), dtype="int32", name="tokens")
+    x = layers.Embedding(50, 16, mask_zero=True, name="embedding")(tokens)
+    attended = layers.MultiHeadAttention(num_heads=2, key_dim=8, dropout=0.1, name="attention")(x, x)
+    x = layers.LayerNormalization(epsilon=1e-6, name="norm_1")(layers.Add(name="sum_1")([x, attended]))
+    hidden = layers.Dense(16, name="ffn_2")(layers.Dense(32, activation="gelu", name="ffn_1")(x))
+    x = layers.LayerNormalization(epsilon=1e-6, name="norm_2")(layers.Add(name="sum_2")([x, hidden]))
+    x = layers.Dropout(0.1, name="dropout")(layers.GlobalAveragePooling1D(name="average")(x))
+    x = layers.Dense(3, activation="softmax", name="classes")(layers.Dense(16, activation="relu", name="head")(x))
+    model = keras.Model(tokens, x, name="text_classifier")
+    randomise(model, 5)
+    ids = np.random.default_rng(5).integers(1, 50, (4, 12)).astype("int32")
+    ids[1, 7:] = ids[2, 3:] = 0
+    return model, [ids]
+
+
 def main():
     """Write everything."""
     expected = {}
@@ -101,6 +120,10 @@ def main():
         expected |= {f"{stem}/in/{i}": array[:keep] for i, array in enumerate(inputs)}
         expected |= {f"{stem}/out/{i}": np.asarray(output)[:keep] for i, output in enumerate(outputs)}
     np.savez_compressed(HERE / "expected.npz", **expected)
+    keras.utils.clear_session()
+    model, (tokens,) = text_classifier()
+    model.save(HERE / "text_classifier.keras")
+    np.savez_compressed(HERE / "text_classifier.npz", x0=tokens, y0=np.asarray(model(tokens, training=False)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from environment import SUPPORT
+from environment import PROJECT, SUPPORT
 from whole_models import difference, outputs_of, proven, written
 
 from mha_convert.errors import LayerError
@@ -117,3 +117,9 @@ def walk(data):
         yield data
     for item in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
         yield from walk(item)
+
+
+def test_a_mask_is_made_once(tmp_path):
+    """Keras 3 writes the operations by which it made masks into the graph, as well as handing them on."""
+    source = written(PROJECT / "samples" / "text_classifier.keras", tmp_path).source
+    assert source.count("tokens != 0") == 1 and "logical_or" not in source and " | " not in source

@@ -24,4 +24,4 @@ def test_the_two_seeds_of_the_project_are_samples():
 
 
 def test_samples_are_small(samples):
-    assert sum(path.stat().st_size for path in samples.iterdir() if path.is_file()) < 250_000
+    assert sum(path.stat().st_size for path in samples.iterdir() if path.is_file()) < 300_000
