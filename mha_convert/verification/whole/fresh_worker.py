@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 FORBIDDEN = ("keras", "tensorflow", "jax")
+ALLOW_RNN = "allow_rnn"  # a setting of torch.compile
 # Of the largest number: a whole model in the stored dtype, against float64.
 BOUNDS = {"torch.float64": 1e-9, "torch.float32": 2e-4, "torch.float16": 0.2, "torch.bfloat16": 1.0}
 
@@ -129,13 +130,21 @@ def exported(request: dict[str, Any], arrays: dict[str, Any], state: dict[str, A
 
 
 def compiled(request: dict[str, Any], arrays: dict[str, Any], state: dict[str, Any]) -> str:
-    """``torch.compile`` as one graph; no machine code is made."""
-    import torch
+    """``torch.compile`` as one graph; no machine code is made.
 
+    PyTorch breaks the graph at its own recurrent modules unless ``torch._dynamo.config.allow_rnn`` is set.
+    """
+    import torch
+    import torch._dynamo
+
+    is_recurrent = any(isinstance(module, torch.nn.RNNBase) for module in state["model"].modules())
+    allows = is_recurrent and hasattr(torch._dynamo.config, ALLOW_RNN)
+    if allows:
+        setattr(torch._dynamo.config, ALLOW_RNN, True)
     model = torch.compile(state["model"], fullgraph=True, backend="eager")
     with torch.no_grad():
         model(*inputs_of(arrays, 0, state["dtype"]))  # type: ignore[no-untyped-call]
-    return "as one graph"
+    return f"as one graph, with torch._dynamo.config.{ALLOW_RNN} = True" if allows else "as one graph"
 
 
 def trained(request: dict[str, Any], arrays: dict[str, Any], state: dict[str, Any]) -> str:
