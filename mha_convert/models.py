@@ -31,6 +31,7 @@ from .records.layer import Layer
 from .records.model import ModelClass, ModelPlan, ModelReport
 from .records.plan import LayerPlan, Plan
 from .records.source import Checkpoint
+from .source.attention import defined_names
 from .source.model.compose import Composer
 from .source.model.names import Names, class_identifier
 from .source.model.writing import model_source
@@ -101,7 +102,7 @@ def plan_model(checkpoint: Checkpoint, wanted: ModelChoices) -> ModelPlan:
         graph, layers = cuts.logits(graph, layers)
     graph, layers = explicit(graph, layers, checkpoint.version)
     graph = once(graph)
-    composer = Composer(layers, wanted.attention_layout, Names())
+    composer = Composer(layers, wanted.attention_layout, Names(defined_names()))
     model = composer.compose(graph, wanted.class_name or class_name(graph.name, checkpoint.path), "")
     plans = tuple(in_state_dict(model))
     layouts.check_unique(plans)

@@ -165,7 +165,7 @@ def with_masks(call: Call, layer: Layer, masked: Masked) -> Call:
         used, passed = one_mask(layer, arguments, explicit_masks, masked)
     elif kind in ATTENTION:
         used, passed = attention_masks(arguments, explicit_masks, masked)
-        is_masked = used["attention_mask"] is not None
+        is_masked = used["attention_mask"] is not None or getattr(layer, "sliding_window", None) is not None
         given |= {"without_key": "zeros"} if is_masked and gives_zeros(layer, given, masked.version) else {}
     elif kind in USING:
         used, passed = USING[kind](layer, arguments, explicit_masks, masked)
@@ -223,6 +223,19 @@ def of_groups(
             "what the mask keeps. This has no rule; port this layer by hand."
         )
     return {}, mask
+
+
+def unprojected_masks(
+    layer: Layer, arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
+) -> tuple[dict[str, Kept], Kept]:
+    """``Attention`` and ``AdditiveAttention`` take the masks of query and value, and hand on the query's.
+
+    Masks that are given, as a list of both, are taken in place of all that the tensors have.
+    """
+    inferred = [masked.of(tensor) for tensor in next(iter(arguments.values()))]
+    query, value = [*(given.get(MASK) or inferred)][:2]
+    passed = inferred[0] if HANDS_ON_ITS_INPUTS <= masked.version < HANDS_ON_WHAT_IT_USES else query
+    return {"query_mask": query, "value_mask": value}, passed
 
 
 def masking_masks(
@@ -328,6 +341,8 @@ RULES: Mapping[str, Rule] = {
     "Embedding": of_embedding,
 }
 USING: Mapping[str, Callable[..., tuple[dict[str, Kept], Kept]]] = {
+    "AdditiveAttention": unprojected_masks,
+    "Attention": unprojected_masks,
     "GroupNormalization": of_groups,
     "Masking": masking_masks,
 }

@@ -8,6 +8,7 @@ stranger's text: each is written as a literal (``text_literal``), or into a docs
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import resources
 
 from ..records.plan import LayerPlan, Plan
@@ -111,6 +112,12 @@ def defined(text: str) -> Iterator[tuple[str, Definition]]:
     for node in ast.parse(text).body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             yield node.name, node
+
+
+@cache
+def defined_names() -> frozenset[str]:
+    """What the folder ``modules`` calls its classes and functions, any of which may be copied into a source."""
+    return frozenset(name for text in module_texts() for name, _ in defined(text))
 
 
 def generation(name: str, nodes: Mapping[str, Definition]) -> int:

@@ -16,6 +16,7 @@ from . import (
     operations,
     recurrent,
     reshaping,
+    unprojected,
     windows,
     wrappers,
 )
@@ -33,5 +34,6 @@ FAMILIES = (
     recurrent,
     wrappers,
     windows,
+    unprojected,
 )
 SHAPES: Mapping[str, Shape] = {kind: rule for family in FAMILIES for kind, rule in family.SHAPES.items()}

@@ -37,8 +37,11 @@ def pairs(
             batch, length = sizes(spec)
             shape = together(shape, (batch, length, 1) if place == 2 else (batch, 1, length))
     if attention is not None:
-        if len(sizes(attention)) != len(shape):
-            raise ShapeError(f"is given a mask of {len(sizes(attention))} axes; a rule is there for {len(shape)}")
+        if len(sizes(attention)) not in (len(shape) - 1, len(shape)):
+            raise ShapeError(
+                f"is given an attention mask of {len(sizes(attention))} axes, and a rule is there for 2, which are "
+                "query and key, and for 3, the batch in front of them"
+            )
         shape = together(shape, sizes(attention))
     return of_bits(given[0], shape)
 

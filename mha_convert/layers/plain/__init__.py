@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ..companions import Companion
 from . import activations as activation_layers
 from . import (
+    activations as activation_layers from . import attention,
     convolution,
     identities,
     lengths,
@@ -18,20 +19,7 @@ from . import (
     wrappers,
 )
 
-FAMILIES = (
-    linear,
-    activation_layers,
-    identities,
-    masking,
-    merging,
-    normalization,
-    reshaping,
-    recurrent,
-    wrappers,
-    convolution,
-    pooling,
-    lengths,
-)
+FAMILIES = (linear, activation_layers, identities, masking, merging, normalization, reshaping, recurrent, wrappers, convolution, pooling, lengths, attention)
 ROWS: Mapping[str, Companion] = {
     name: row for family in FAMILIES for row in family.ROWS for name in (row.kind, *row.public_names)
 }

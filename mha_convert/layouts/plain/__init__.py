@@ -6,9 +6,17 @@ A kind without a row is an expression in ``forward``; a row may return None for 
 from collections.abc import Callable, Mapping
 
 from ...records.plan import LayerPlan
-from . import convolution, identities, linear, normalization, recurrent, wrappers
+from . import (
+    convolution,
+    identities,
+    linear,
+    normalization,
+    recurrent,
+    unprojected,
+    wrappers,
+)
 
-FAMILIES = (linear, identities, normalization, recurrent, wrappers, convolution)
+FAMILIES = (linear, identities, normalization, recurrent, wrappers, convolution, unprojected)
 LAY_OUT: Mapping[str, Callable[..., LayerPlan | None]] = {
     kind: lay_out for family in FAMILIES for kind, lay_out in family.LAY_OUT.items()
 }

@@ -1,29 +1,62 @@
 """Attention inside a whole model: ``nn.MultiheadAttention`` where it fits alone, else the smallest module that does."""
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from operator import or_
+from typing import Any
 
 from ...records.layer import AttentionLayer
 from ...records.plan import LayerPlan, ModuleSpec
 from .. import linear, mha
 
-TIME_AXIS = (1,)
+PLAIN, CAUSAL, MASKED = "MultiHeadAttention", "CausalMultiHeadAttention", "MaskedMultiHeadAttention"
+WITH_SCORES, OR_ZEROS = "MultiHeadAttentionWithScores", "MultiHeadAttentionOrZeros"
+GENERAL = "GroupedAttention"
+OF_MODELS = (PLAIN, CAUSAL, MASKED, WITH_SCORES, OR_ZEROS, GENERAL)
+RETURN_SCORES = (WITH_SCORES, OR_ZEROS, GENERAL)
 
 
-def lay_out(layer: AttentionLayer, prefix: str, layout: str | None, *, is_masked: bool, form: str) -> LayerPlan:
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How a model calls a layer: whether some call has a mask, and which class of ``modules.of_models`` they need."""
+
+    is_masked: bool
+    form: str
+    gives_zeros: bool
+
+
+def how_called(layer: AttentionLayer, calls: Iterable[Mapping[str, Any]]) -> Calls:
+    """By the keywords of each call, after masks were made explicit: the smallest class that takes them all."""
+    masks, causal, scores, zeros = [], [], False, False
+    for keywords in calls:
+        masks.append(keywords.get("attention_mask") is not None or layer.sliding_window is not None)
+        causal.append(bool(keywords.get("use_causal_mask")))
+        scores |= bool(keywords.get("return_attention_scores"))
+        zeros |= keywords.get("without_key") == "zeros"
+    fits = {
+        OR_ZEROS: zeros,
+        WITH_SCORES: scores,
+        PLAIN: not any(masks) and not any(causal),
+        CAUSAL: not any(masks) and all(causal),
+        MASKED: all(map(or_, masks, causal)),
+    }
+    form = next((name for name in fits if fits[name]), WITH_SCORES)  # which takes a mask or none
+    return Calls(is_masked=any(masks), form=form, gives_zeros=zeros)
+
+
+def lay_out(layer: AttentionLayer, prefix: str, layout: str | None, called: Calls) -> LayerPlan:
     """The layer's rules and module.
 
     Args:
         layer: the attention.
         prefix: of its keys.
         layout: ``mha`` or ``linear``; None for ``mha`` where it fits alone, and ``linear`` elsewhere.
-        is_masked: whether some call has a mask besides the causal one, which PyTorch's module takes for each head only.
-        form: the class of ``modules.of_models`` whose ``forward`` the calls need.
+        called: how; PyTorch's module takes a mask besides the causal one for each head only.
     """
-    chosen = layout or ("mha" if fits_alone(layer) and not is_masked else "linear")
-    if chosen == "mha" and not is_masked:
+    chosen = layout or ("mha" if fits_alone(layer) else "linear")
+    if chosen == "mha" and not called.is_masked and not any(refusal.applies(layer) for refusal in mha.REFUSALS):
         return mha.lay_out(layer, prefix)
-    plan = linear.lay_out(layer, prefix)
-    return replace(plan, module=small_module(layer, form)) if is_small(layer) else plan
+    return replace(linear.lay_out(layer, prefix), module=small_module(layer, called))
 
 
 def fits_alone(layer: AttentionLayer) -> bool:
@@ -34,24 +67,23 @@ def fits_alone(layer: AttentionLayer) -> bool:
     return is_even and layer.num_heads == layer.num_key_value_heads and not mha.place(layer).wrapped
 
 
-def is_small(layer: AttentionLayer) -> bool:
-    """Whether the layer has nothing that the small modules have not."""
-    has_more = layer.gate is not None or layer.sliding_window is not None or layer.scale is not None
-    is_plain = len(layer.output_shape) == 1 and layer.rank == len(("batch", "length", "features"))
-    axes = layer.attended_axes in (None, TIME_AXIS)
-    return is_plain and axes and not has_more and layer.num_heads == layer.num_key_value_heads
-
-
-def small_module(layer: AttentionLayer, form: str) -> ModuleSpec:
+def small_module(layer: AttentionLayer, called: Calls) -> ModuleSpec:
     """Of the sizes that the projections have."""
+    is_general = layer.gate is not None or layer.num_key_value_heads != layer.num_heads
+    groups = {"num_key_value_heads": layer.num_key_value_heads} if is_general else {}
     sizes = {
         "query_features": layer.query_features,
         "key_features": layer.key_features,
         "value_features": layer.value_features,
-        "output_features": layer.output_shape[0],
+        "output_features": layer.output_features,
         "num_heads": layer.num_heads,
+        **groups,
         "key_dim": layer.key_dim,
         "value_dim": layer.value_dim,
     }
-    dropout = {"dropout": layer.dropout} if layer.dropout else {}
-    return ModuleSpec(class_name=form, arguments=sizes | dropout | ({} if layer.use_bias else {"bias": False}))
+    options: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
+    options |= {} if layer.use_bias else {"bias": False}
+    if is_general:
+        options |= {"gate": True} if layer.gate is not None else {}
+        options |= {"zeros": True} if called.gives_zeros else {}
+    return ModuleSpec(class_name=GENERAL if is_general else called.form, arguments=sizes | options)

@@ -12,18 +12,19 @@ from ...graph.facts import applied, facts, nested_inputs
 from ...graph.masks import MASK
 from ...layers.of_model import ATTENTION
 from ...layouts.plain import BY_INPUT, BY_MASK, LAY_OUT
+from ...layouts.plain.attention import how_called
 from ...layouts.plain.attention import lay_out as attention_plan
 from ...layouts.plain.constants import buffer
 from ...records.graph import Call, Constant, Graph, GraphLayer, TensorSpec, Value, leaves
 from ...records.layer import AttentionLayer, Layer
 from ...records.model import Member, ModelClass, Term, WrittenCall
 from ...records.plan import LayerPlan
+from ..attention import defined_names
 from .lines import LINES
 from .names import Names, attributes, class_identifier, identifier
 from .use import Use, Written, last
 
 CHAIN = "x"
-SCORED, OR_ZEROS, PLAIN = "MultiHeadAttentionWithScores", "MultiHeadAttentionOrZeros", "MultiHeadAttention"
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Body:
     graph: Graph
     prefix: str
     attributes: Names = field(default_factory=attributes)
-    locals: Names = field(default_factory=lambda: Names((CHAIN,)))
+    locals: Names = field(default_factory=lambda: Names((CHAIN, *defined_names())))
     members: dict[GraphLayer, Member] = field(default_factory=dict)
     terms: dict[Value, Term] = field(default_factory=dict)
     facts: dict[Value, TensorSpec] = field(default_factory=dict)
@@ -166,14 +167,8 @@ class Body:
 
     def attention(self, layer: GraphLayer, item: AttentionLayer, prefix: str) -> LayerPlan:
         """Attention's module depends on how it is called, too."""
-        calls = [call for call in self.graph.calls if call.layer == layer.name]
-        is_masked = any(call.keywords.get("attention_mask") is not None for call in calls)
-        form = PLAIN
-        if any(call.keywords.get("return_attention_scores") for call in calls):
-            form = SCORED
-        if any(call.keywords.get("without_key") == "zeros" for call in calls):
-            form = OR_ZEROS
-        return attention_plan(item, prefix, self.composer.layout, is_masked=is_masked, form=form)
+        calls = [call.keywords for call in self.graph.calls if call.layer == layer.name]
+        return attention_plan(item, prefix, self.composer.layout, how_called(item, calls))
 
     def has_mask(self, layer: GraphLayer) -> bool:
         """Whether some call of the layer has a mask."""
@@ -216,11 +211,10 @@ class Body:
             value: Term(name, self.facts[value], found.order) for value, name in zip(outputs, names, strict=True)
         }
         statements = tuple(text.format(*temporary) for text in found.statements)
+        rights = [text.format(*temporary) for text in found.outputs] or [found.text]
         if statements and len(names) > 1:  # what the statements bind has names of its own, so the order is free
-            parts = [text.format(*temporary) for text in found.outputs]
-            return (*statements, *(f"{name} = {part}" for name, part in zip(names, parts, strict=True))), results
-        right = ", ".join(text.format(*temporary) for text in found.outputs) if found.outputs else found.text
-        return (*statements, f"{', '.join(names)} = {right}"), results
+            return (*statements, *(f"{name} = {part}" for name, part in zip(names, rights, strict=True))), results
+        return (*statements, f"{', '.join(names)} = {', '.join(rights)}"), results
 
     def local(self, value: Value, outputs: Sequence[Value]) -> str:
         """A name of its own for a value."""

@@ -13,6 +13,10 @@ def fitted(statement: str, depth: int) -> list[str]:
     line = f"{INDENT * depth}{statement}"
     if len(line) <= WIDTH:
         return [line]
+    returned = split(statement.removeprefix("return "), ",") if statement.startswith("return ") else []
+    if len(returned) > 1:
+        parts = [line for part in returned for line in fitted(f"{part.strip()},", depth + 1)]
+        return [f"{INDENT * depth}return (", *parts, f"{INDENT * depth})"]
     head, inside, tail = last_bracket(statement)
     if inside is None:
         return in_parentheses(statement, depth)

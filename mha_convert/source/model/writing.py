@@ -38,6 +38,7 @@ POSITIONAL: Mapping[str, int] = {
     "Bidirectional": 2,
     "MultiheadAttention": 2,
     "EinsumDense": 1,
+    "AdditiveScores": 1,
     "DeviationNorm": 1,
     "Normalization": 1,
     "Denormalization": 1,
@@ -125,6 +126,7 @@ def constructor(spec: ModuleSpec) -> str:
     count = POSITIONAL.get(spec.class_name, 0)
     usual = OMITTED.get(spec.class_name, {})
     given = {name: value for name, value in spec.arguments.items() if name not in usual or usual[name] != value}
+    literal = literal_of_torch if spec.is_stock else literal_of_own
     texts = [
         literal(value) if place < count else f"{name}={literal(value)}"
         for place, (name, value) in enumerate(given.items())
@@ -132,10 +134,13 @@ def constructor(spec: ModuleSpec) -> str:
     return f"{'nn.' if spec.is_stock else ''}{spec.class_name}({', '.join(texts)})"
 
 
-def literal(value: Any) -> str:
-    """A value as one writes it: a shape of one axis is its size, a small number is ``1e-6``."""
-    if isinstance(value, list) and len(value) == 1:
-        return literal(value[0])
+def literal_of_torch(value: Any) -> str:
+    """A value as one writes it for ``torch.nn``: a shape of one axis is its size."""
+    return literal_of_own(value[0] if isinstance(value, list) and len(value) == 1 else value)
+
+
+def literal_of_own(value: Any) -> str:
+    """A value as one writes it: a small number is ``1e-6``."""
     if isinstance(value, ModuleSpec):
         return constructor(value)
     if isinstance(value, Activation):

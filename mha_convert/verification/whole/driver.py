@@ -154,9 +154,12 @@ class Driver:
     def alone(self, call: WrittenCall, item: Layer, code: Any, model: ModelClass, place: str, stand_in: Any) -> None:
         """A call with inputs that reach every number of its layer."""
         self.seen.add((id(model), *key(call)))
-        values = dict(
-            zip(call.arguments, alone(place, item, [term.spec for term in call.arguments.values()]), strict=True)
-        )
+        arrays = alone(place, item, [term.spec for term in call.arguments.values()])
+        of_names: dict[str, Array] = {}  # a layer without a line has the name of its input, so two values may have one
+        values = {
+            value: of_names.setdefault(term.text, array)
+            for (value, term), array in zip(call.arguments.items(), arrays, strict=True)
+        }
         names: dict[str, Any] = {**self.written.names, "self": stand_in}
         for value, term in call.arguments.items():
             names[term.text] = in_order(as_tensor(values[value]), term)

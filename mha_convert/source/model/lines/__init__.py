@@ -17,6 +17,7 @@ from . import (
     operations,
     recurrent,
     reshaping,
+    unprojected,
     windows,
     wrappers,
 )
@@ -33,5 +34,6 @@ FAMILIES = (
     recurrent,
     wrappers,
     windows,
+    unprojected,
 )
 LINES: Mapping[str, Callable[..., Any]] = {kind: line for family in FAMILIES for kind, line in family.LINES.items()}

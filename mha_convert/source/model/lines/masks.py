@@ -29,9 +29,9 @@ def pairs(
     """Which query may attend to which key."""
     parts = [f"{atom(query.text)}[:, :, None]"] if query else []
     parts += [f"{atom(mask.text)}[:, None]" for mask in (value, key) if mask]
-    parts += (
-        [attention.text if attention.spec.dtype == "bool" else f"{atom(attention.text)}.bool()"] if attention else []
-    )
+    if attention:
+        text = attention.text if attention.spec.dtype == "bool" else f"{atom(attention.text)}.bool()"
+        parts.append(f"{atom(text)}[None]" if attention.rank == len(("query", "key")) else text)
     return " & ".join(parts)
 
 

@@ -16,6 +16,7 @@ from . import (
     operations,
     recurrent,
     reshaping,
+    unprojected,
     windows,
     wrappers,
 )
@@ -32,6 +33,7 @@ FAMILIES = (
     recurrent,
     wrappers,
     windows,
+    unprojected,
 )
 FORMULAS: Mapping[str, Callable[..., Any]] = {
     kind: formula for family in FAMILIES for kind, formula in family.FORMULAS.items()

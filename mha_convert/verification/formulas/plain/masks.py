@@ -33,7 +33,8 @@ def pairs(
         None if query is None else query[:, :, None],
         *(None if m is None else m[:, None, :] for m in (value, key)),
     ]
-    given.append(None if attention is None else attention.astype(bool))
+    if attention is not None:
+        given.append(attention.astype(bool).reshape(-1, *attention.shape[-2:]))
     return reduce(np.logical_and, [mask for mask in given if mask is not None])
 
 
