@@ -5,19 +5,22 @@ first call that uses each. A mask is True where something is kept. The rules are
 they were read in tf_keras 2.18 and Keras 3.0.5, 3.3.3, 3.4.1, 3.8.0 and 3.15.1.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from ..errors import LayerError
-from ..records.graph import Call, Graph, GraphLayer, Value, leaves
+from ..records.graph import Call, Graph, GraphLayer, Value
 from ..records.layer import Layer, PlainLayer, operation
 from ..records.source import Version
+from .execution import in_execution_order
+from .reading_order import in_reading_order
 
 KERAS_3 = (3,)
 HANDS_ON_ITS_INPUTS, HANDS_ON_WHAT_IT_USES = (3,), (3, 14)  # which mask a layer that is given one hands on
 ATTENTION_TAKES_MASKS = (2, 10)
+MASKS_TAKEN_AWAY = (3, 8)  # read in 3.7.0 and 3.8.0, and measured in 3.15.1
 ZEROS_WITHOUT_KEY = (3, 10)
 ANY_INPUT_COUNTS = (3, 4)  # Add, Concatenate and their like keep what any of the masks keeps, before what all keep
 MASK, STEPS, TOKENS, PAIRS = "mask", "mask.steps", "mask.tokens", "mask.pairs"
@@ -31,6 +34,13 @@ HANDED_ON = frozenset(
     Dense Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianDropout AlphaDropout GaussianNoise
     ActivityRegularization Activation ReLU LeakyReLU ELU PReLU Softmax Identity LayerNormalization RMSNormalization
     BatchNormalization UnitNormalization TimeDistributed Bidirectional LSTM GRU SimpleRNN
+    """.split()  # noqa: SIM905 - one line a word would be long
+)
+# Layers whose output is the very tensor that they are given, at inference.
+RETURNED_AS_IS = frozenset(
+    """
+    Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianDropout AlphaDropout GaussianNoise
+    ActivityRegularization Identity
     """.split()  # noqa: SIM905 - one line a word would be long
 )
 HANDED_ON_BY_KERAS_3 = frozenset(("Rescaling", "Normalization"))
@@ -55,12 +65,16 @@ Kept = Mask | Value | None  # None keeps everything
 
 @dataclass(slots=True)
 class Masked:
-    """A graph on the way: its calls so far, the mask of each value, and the masks that were made."""
+    """A graph on the way: its calls so far, the mask of each value, and the masks that were made.
+
+    ``same`` has the values that are one tensor with another in Keras, which a mask is taken away from, too.
+    """
 
     graph: Graph
     layers: Mapping[GraphLayer, Layer]
     version: Version
     of_value: dict[Value, Kept] = field(default_factory=dict)
+    same: dict[Value, Value] = field(default_factory=dict)
     made: dict[Mask, Value] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     operations: dict[str, GraphLayer] = field(default_factory=dict)
@@ -68,7 +82,11 @@ class Masked:
 
     def of(self, tree: Any) -> Kept:
         """The mask of an argument that is one tensor."""
-        return self.of_value.get(tree) if isinstance(tree, Value) else None
+        return self.of_value.get(self.same.get(tree, tree)) if isinstance(tree, Value) else None
+
+    def note(self, value: Value, kept: Kept) -> None:
+        """A value has this mask, or none."""
+        self.of_value[self.same.get(value, value)] = kept
 
     def make(self, mask: Kept) -> Value | None:
         """The value of a mask, whose call is added where there is none."""
@@ -108,10 +126,11 @@ def explicit(
     Raises:
         LayerError: a mask goes into a nested model, or to a layer whose rule for it is not known.
     """
+    graph = in_reading_order(graph)
     masked = Masked(graph, layers, version)
     nested: dict[str, GraphLayer] = {}
     found: dict[GraphLayer, Layer] = dict(layers)
-    for call in graph.calls:
+    for call in in_execution_order(graph):
         layer = graph.layers[call.layer]
         if layer.graph is not None:
             refuse_into_nested(call, masked)
@@ -122,26 +141,9 @@ def explicit(
             continue
         masked.calls.append(with_masks(call, layers[layer], masked))
     found.update(masked.found)
-    used = in_use(masked.calls, graph)
-    return (
-        replace(
-            graph,
-            calls=tuple(used),
-            layers=MappingProxyType({**graph.layers, **nested, **masked.operations}),
-        ),
-        found,
-    )
-
-
-def in_use(calls: list[Call], graph: Graph) -> Iterator[Call]:
-    """The calls that an output depends on: a mask that was given explicitly may not be used."""
-    wanted = {(value.layer, value.call) for value in leaves(graph.outputs)}
-    kept = []
-    for call in reversed(calls):
-        if (call.layer, call.number) in wanted:
-            kept.append(call)
-            wanted.update((value.layer, value.call) for value in call.values)
-    return reversed(kept)
+    named = {**graph.layers, **nested, **masked.operations}
+    # Without the calls that no output depends on: a mask that was given explicitly may not be used.
+    return in_reading_order(replace(graph, calls=tuple(masked.calls), layers=MappingProxyType(named))), found
 
 
 def refuse_into_nested(call: Call, masked: Masked) -> None:
@@ -164,7 +166,7 @@ def with_masks(call: Call, layer: Layer, masked: Masked) -> Call:
     if kind in TAKES_ONE:
         used, passed = one_mask(layer, arguments, explicit_masks, masked)
     elif kind in ATTENTION:
-        used, passed = attention_masks(arguments, explicit_masks, masked)
+        used, passed = attention_masks(kind, arguments, explicit_masks, masked)
         is_masked = used["attention_mask"] is not None or getattr(layer, "sliding_window", None) is not None
         given |= {"without_key": "zeros"} if is_masked and gives_zeros(layer, given, masked.version) else {}
     elif kind in USING:
@@ -175,8 +177,14 @@ def with_masks(call: Call, layer: Layer, masked: Masked) -> Call:
         used, passed = dict(explicit_masks) if layer_is_operation(call, masked) else {}, None
     values = {name: masked.make(mask) for name, mask in used.items()}
     new = replace(call, keywords=MappingProxyType(given | {k: v for k, v in values.items() if v is not None}))
+    if kind in RETURNED_AS_IS and call.values:
+        masked.same[Value(call.layer, call.number)] = masked.same.get(call.values[0], call.values[0])
+    if takes_away(kind, masked.version):
+        for role in ARGUMENTS[kind]:
+            if isinstance(arguments.get(role), Value):
+                masked.note(arguments[role], None)
     for output in range(masked_outputs(layer) if passed is not None else 0):
-        masked.of_value[Value(call.layer, call.number, output)] = passed
+        masked.note(Value(call.layer, call.number, output), passed)
     return new
 
 
@@ -312,18 +320,29 @@ def refuse_step_masks(layer: Layer, mask: Kept) -> None:
 
 
 def attention_masks(
-    arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
+    kind: str, arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
 ) -> tuple[dict[str, Kept], Kept]:
-    """Attention joins the masks of query, value and key with the one that it is given (Keras 2.10 and later)."""
-    takes = masked.version >= ATTENTION_TAKES_MASKS
-    inferred = {role: masked.of(arguments.get(role)) if takes else None for role in ("query", "value", "key")}
-    # A tensor's own mask comes before one that is given for it.
-    masks = {role: given.get(f"{role}_mask") if own is None else own for role, own in inferred.items()}
+    """Attention joins the masks of query, value and key with the one that it is given (Keras 2.10 and later).
+
+    Keras 2 takes a tensor's own mask, Keras 3 one that is given for it before its own. From 3.8 on
+    ``MultiHeadAttention`` takes the query's own alone.
+    """
+    version = masked.version
+    roles = ("query", "value", "key")
+    inferred = {role: masked.of(arguments.get(role)) if version >= ATTENTION_TAKES_MASKS else None for role in roles}
+    masks = {role: given.get(f"{role}_mask") or own for role, own in inferred.items()}
+    own_alone = roles if version < KERAS_3 else roles[:1] if takes_away(kind, version) else ()
+    masks |= {role: inferred[role] for role in own_alone}
     if arguments.get("key") in (None, arguments.get("value")) and masks["key"] == masks["value"]:
         masks["key"] = None
     whole = {**masks, "attention": given.get("attention_mask")}
     parts = tuple((role, mask) for role, mask in whole.items() if mask is not None)
-    return {"attention_mask": Mask(PAIRS, parts) if parts else None}, masks["query"]
+    return {"attention_mask": Mask(PAIRS, parts) if parts else None}, inferred["query"]
+
+
+def takes_away(kind: str, version: Version) -> bool:
+    """Whether a call leaves its inputs without masks: whoever is called after it with one of them sees none."""
+    return kind == "MultiHeadAttention" and version >= MASKS_TAKEN_AWAY
 
 
 def gives_zeros(layer: Layer, given: Mapping[str, Any], version: Version) -> bool:

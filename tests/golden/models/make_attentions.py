@@ -49,6 +49,10 @@ def attention_forms() -> keras.Model:
     attends = keras.Input((5, 7), dtype="bool", name="attends")
     embedded = layers.Embedding(9, 6, mask_zero=True, name="embedded")(words)
 
+    def own():
+        """Tokens with a mask that no other attention takes away, which Keras' does from 3.8 on."""
+        return layers.Embedding(9, 6, mask_zero=True)(words)
+
     def attention(name, **options):
         return layers.MultiHeadAttention(options.pop("heads", 2), 3, name=name, **options)
 
@@ -64,14 +68,17 @@ def attention_forms() -> keras.Model:
         attention("windowed_causal", sliding_window=3)(memory, memory, use_causal_mask=True),
         attention("told")(five, memory, attention_mask=attends),
         attention("told_causal")(five, memory, attention_mask=attends, use_causal_mask=True),
-        attention("masked")(query, embedded),
-        attention("masked_self", dropout=0.1)(embedded, embedded, use_causal_mask=True),
-        attention("gated_masked", use_gate=True, dropout=0.1)(query, embedded),
+        attention("masked")(query, own()),
+        attention("masked_self", dropout=0.1)(tokens := own(), tokens, use_causal_mask=True),
+        attention("gated_masked", use_gate=True, dropout=0.1)(query, own()),
+        attention("first")(query, dropped := layers.Dropout(0.2, name="dropped")(embedded)),
+        attention("second")(query, dropped),
+        attention("third")(query, embedded),
         *attention("shown")(query, memory, return_attention_scores=True),
         *attention("shown_causal", output_shape=(3, 2))(
             query, memory, return_attention_scores=True, use_causal_mask=True
         ),
-        *attention("shown_masked")(query, embedded, return_attention_scores=True),
+        *attention("shown_masked")(query, own(), return_attention_scores=True),
         grouped("grouped")(query, embedded),
         grouped("grouped_causal")(query, query, use_causal_mask=True),
         grouped("grouped_gated", use_gate=True, dropout=0.1)(query, embedded),
