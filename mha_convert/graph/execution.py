@@ -1,7 +1,7 @@
 """The order in which Keras 3 runs the calls of a graph, which matters where a layer changes what it is given.
 
-By their distance from the outputs, the farthest first, as ``keras.src.ops.function.map_graph`` has it; a shared layer is
-as far away as any of its later calls.
+By their distance from the outputs, the farthest first, as ``keras.src.ops.function.map_graph`` has it; a shared layer
+is as far away as any of its later calls.
 """
 
 from collections.abc import Iterator

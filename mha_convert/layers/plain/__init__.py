@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ..companions import Companion
 from . import activations as activation_layers
 from . import (
-    activations as activation_layers from . import attention,
+    attention,
     convolution,
     identities,
     lengths,
@@ -19,7 +19,21 @@ from . import (
     wrappers,
 )
 
-FAMILIES = (linear, activation_layers, identities, masking, merging, normalization, reshaping, recurrent, wrappers, convolution, pooling, lengths, attention)
+FAMILIES = (
+    linear,
+    activation_layers,
+    identities,
+    masking,
+    merging,
+    normalization,
+    reshaping,
+    recurrent,
+    wrappers,
+    convolution,
+    pooling,
+    lengths,
+    attention,
+)
 ROWS: Mapping[str, Companion] = {
     name: row for family in FAMILIES for row in family.ROWS for name in (row.kind, *row.public_names)
 }
