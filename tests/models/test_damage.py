@@ -28,7 +28,7 @@ WRONG = [
     ("text_transformer", "x.mean(1)", "x.amax(1)"),
     ("text_transformer", "self.position_embedding(positions)", "self.position_embedding(positions).flip(1)"),
     ("translator", "eps=0.001", "eps=1e-5"),
-    ("translator", "is_causal=True", "is_causal=False"),
+    ("translator", " & causal(target_embedding, target_embedding)", ""),
     ("translator", "source != 0", "source >= 0"),
     ("translator", "source != 0", "source == 0"),
     ("translator", "target != 0", "target != 1"),

@@ -97,9 +97,7 @@ def without_time_major(old, new):
     [
         "juangtz",
         "classifier",
-        pytest.param(
-            "lstm2", marks=pytest.mark.xfail(strict=False, reason="torch.compile of nn.LSTM is not on main yet")
-        ),
+        "lstm2",
     ],
 )
 def test_what_keras_loads_is_what_keras_computes(name, real, classifier, tmp_path, keras_installed):
