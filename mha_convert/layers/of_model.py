@@ -5,7 +5,7 @@ the settings that the graph has, with or without a place in the file: a layer wi
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,16 +102,17 @@ def refuse_without_kind(called: Sequence[GraphLayer], operations: Container[str]
         f"{name} ('{shortened(first[name], 40)}'{f' and {number - 1} more' if number > 1 else ''})"
         for name, number in counts.items()
     ]
-    own = [layer for layer in missing if layer.is_own]
-    why = (
-        "the file holds the name of a class of somebody's own, and not what it computes"
-        if own
-        else "it has no rule yet"
-    )
+    why = next((words for is_such, words in REASONS if any(map(is_such, missing))), "it has no rule yet")
     raise LayerError(
         f"{len(missing)} of {len(called)} layers cannot be converted: {told(facts)}. Reason: {why}. "
         "To convert the attention alone, use mha-convert convert; mha-convert inspect --graph lists all calls."
     )
+
+
+REASONS: Sequence[tuple[Callable[[GraphLayer], bool], str]] = (
+    (lambda layer: layer.is_own, "the file holds the name of a class of somebody's own, and not what it computes"),
+    (lambda layer: layer.class_name == "Lambda", "a Lambda is Python code, and no code of a file is run or read"),
+)
 
 
 def title(layer: GraphLayer) -> str:

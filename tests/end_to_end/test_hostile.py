@@ -20,7 +20,8 @@ from safetensors.numpy import load_file
 from mha_convert.errors import MhaConvertError, printable
 from mha_convert.pipeline import plan_file
 
-VERBS = ("inspect", "convert", "verify")
+VERBS = ("inspect", "convert", "model", "verify")
+FOLDER = ["README.md", "model.py", "model.safetensors", "report.json"]
 SECONDS, MEGABYTES = 5, 500  # a verb
 # How h5py, HDF5, zipfile, zlib and json speak; a user should not have to.
 LIBRARIES = re.compile(
@@ -118,6 +119,21 @@ def test_nothing_from_a_file_reaches_the_terminal_unescaped(cases):
 
 def test_a_refused_file_leaves_nothing_behind_and_a_converted_one_its_target(cases):
     none([(case["id"], case["written"]) for case in cases if case["written"] != ["x.safetensors"] * accepted(case)])
+
+
+def test_a_whole_model_is_a_whole_folder_or_nothing(cases):
+    faults = []
+    for case in cases:
+        is_whole = case["model"]["code"] == 0
+        left = ["model"] * is_whole + case["written"]
+        if case["modelled"] != FOLDER * is_whole or case["left"] != left:
+            faults.append((case["id"], case["modelled"], case["left"]))
+    none(faults)
+
+
+def test_a_whole_model_is_refused_wherever_the_file_is(cases):
+    none([case["id"] for case in cases if case["model"]["code"] == 0 and not accepted(case)])
+    assert sum(case["model"]["code"] == 0 for case in cases) >= 20
 
 
 def test_no_other_file_is_opened(cases):
