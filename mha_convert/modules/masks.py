@@ -204,6 +204,9 @@ def added(mask: Tensor, like: Tensor) -> Tensor:
 
 
 def added_to_scores(attends: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a query may attend, half the most negative number elsewhere: twice that would be infinite."""
-    blocked = torch.finfo(dtype).min / 2
-    return torch.zeros(attends.shape, dtype=dtype, device=attends.device).masked_fill(~attends, blocked)
+    """0 where a query may attend, half the most negative number elsewhere.
+
+    Twice that would be infinite.
+    """
+    scores = torch.zeros(attends.shape, dtype=dtype, device=attends.device)
+    return scores.masked_fill(~attends, torch.finfo(dtype).min / 2)

@@ -1,4 +1,4 @@
-"""What PyTorch has no module for, as small as it can be: copied into the source of a whole model where it is used."""
+"""What PyTorch has no module for, as small as it can be: copied into a model's source where used."""
 
 import torch
 from torch import Tensor, nn
@@ -8,26 +8,31 @@ from .masks import added_to_scores
 
 
 class Projections(nn.Module):
-    """The projections of attention with heads of any size."""
+    """The projections of attention with heads of any size.
+
+    All widths are ``features`` but those that are given.
+    """
 
     def __init__(
         self,
-        query_features: int,
-        key_features: int,
-        value_features: int,
-        output_features: int,
+        features: int,
         num_heads: int,
         key_dim: int,
-        value_dim: int,
+        *,
+        value_dim: int | None = None,
+        key_features: int | None = None,
+        value_features: int | None = None,
+        output_features: int | None = None,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
-        self.q_proj = nn.Linear(query_features, num_heads * key_dim, bias)
-        self.k_proj = nn.Linear(key_features, num_heads * key_dim, bias)
-        self.v_proj = nn.Linear(value_features, num_heads * value_dim, bias)
-        self.out_proj = nn.Linear(num_heads * value_dim, output_features, bias)
+        value_dim = value_dim or key_dim
+        self.q_proj = nn.Linear(features, num_heads * key_dim, bias)
+        self.k_proj = nn.Linear(key_features or features, num_heads * key_dim, bias)
+        self.v_proj = nn.Linear(value_features or features, num_heads * value_dim, bias)
+        self.out_proj = nn.Linear(num_heads * value_dim, output_features or features, bias)
 
     def heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values ``(batch, heads, length, size)``."""
@@ -80,7 +85,13 @@ class MultiHeadAttentionWithScores(Projections):
     A query that may attend to no key gets the average of all. The scores are returned, too.
     """
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Inputs ``(batch, length, features)``, mask ``(batch, query length, key length)``."""
         q, k, v = self.heads(query, key, value)
         scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
@@ -98,7 +109,13 @@ class MultiHeadAttentionOrZeros(Projections):
     scores are returned, too.
     """
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Inputs ``(batch, length, features)``, mask ``(batch, query length, key length)``."""
         q, k, v = self.heads(query, key, value)
         scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
@@ -113,7 +130,7 @@ class MultiHeadAttentionOrZeros(Projections):
 
 
 class GroupedAttention(nn.Module):
-    """Attention of several query heads to each key head, with a gate or without, as Keras computes it.
+    """Attention of several query heads to each key head, with a gate or without, as in Keras.
 
     Args:
         num_key_value_heads: each serves ``num_heads / num_key_value_heads`` query heads.
@@ -123,14 +140,15 @@ class GroupedAttention(nn.Module):
 
     def __init__(
         self,
-        query_features: int,
-        key_features: int,
-        value_features: int,
-        output_features: int,
+        features: int,
         num_heads: int,
-        num_key_value_heads: int,
         key_dim: int,
-        value_dim: int,
+        *,
+        num_key_value_heads: int,
+        value_dim: int | None = None,
+        key_features: int | None = None,
+        value_features: int | None = None,
+        output_features: int | None = None,
         dropout: float = 0.0,
         bias: bool = True,
         gate: bool = False,
@@ -139,13 +157,20 @@ class GroupedAttention(nn.Module):
         super().__init__()
         self.num_heads, self.num_key_value_heads = num_heads, num_key_value_heads
         self.dropout, self.zeros = dropout, zeros
-        self.q_proj = nn.Linear(query_features, num_heads * key_dim, bias)
-        self.k_proj = nn.Linear(key_features, num_key_value_heads * key_dim, bias)
-        self.v_proj = nn.Linear(value_features, num_key_value_heads * value_dim, bias)
-        self.gate_proj = nn.Linear(query_features, num_heads * value_dim, bias) if gate else None
-        self.out_proj = nn.Linear(num_heads * value_dim, output_features, bias)
+        value_dim = value_dim or key_dim
+        self.q_proj = nn.Linear(features, num_heads * key_dim, bias)
+        self.k_proj = nn.Linear(key_features or features, num_key_value_heads * key_dim, bias)
+        self.v_proj = nn.Linear(value_features or features, num_key_value_heads * value_dim, bias)
+        self.gate_proj = nn.Linear(features, num_heads * value_dim, bias) if gate else None
+        self.out_proj = nn.Linear(num_heads * value_dim, output_features or features, bias)
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Inputs ``(batch, length, features)``, mask ``(batch, query length, key length)``."""
         groups = self.num_heads // self.num_key_value_heads
         q = self.q_proj(query).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -25,7 +25,10 @@ class ScaledScores(Scores):
 
 
 class ConcatenatedScores(Scores):
-    """The sum of ``tanh(scale * (query + key))``, times a learned number; the scale is learned, too, or 1."""
+    """The sum of ``tanh(scale * (query + key))``, times a learned number.
+
+    The scale is learned, too, or 1.
+    """
 
     def __init__(self, use_scale: bool = False, dropout: float = 0.0) -> None:
         super().__init__(dropout)
@@ -40,7 +43,7 @@ class ConcatenatedScores(Scores):
 
 
 class AdditiveScores(Scores):
-    """The sum of ``scale * tanh(query + key)``; there is a learned scale for each of ``features``, or none."""
+    """The sum of ``scale * tanh(query + key)``, with a learned scale for each feature, or none."""
 
     def __init__(self, features: int | None = None, dropout: float = 0.0) -> None:
         super().__init__(dropout)

@@ -1,18 +1,35 @@
 """What is said of a whole model: its docstring, its card, its report, and the lines on the screen."""
 
 import json
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import shortened
 from ..records.graph import leaves
 from ..records.model import ModelClass, ModelReport
 from ..records.plan import Plan
 from ..records.source import Checkpoint
+from ..source.model.fitting import WIDTH
 from ..source.model.shape_words import shape_text
 from .documents import document
 from .table import count
 
+QUOTES = '"""'
+OF_TRAINING = (
+    (
+        frozenset(("BatchNormalization",)),
+        "In training, PyTorch updates running_var with the unbiased variance of a batch, and Keras with the biased one",
+    ),
+    (
+        frozenset(
+            ("GaussianNoise", "GaussianDropout", "ActivityRegularization", *(f"SpatialDropout{n}D" for n in (1, 2, 3)))
+        ),
+        "Noise, penalties and dropout of whole channels, which act in training only, are left out",
+    ),
+)
+RECURRENT = ("LSTM", "GRU", "SimpleRNN")
 OF_ONE_CALL = "inputs of its own"
 LOAD = """\
 from safetensors.torch import load_file
@@ -43,10 +60,14 @@ def keras_words(checkpoint: Checkpoint) -> str:
 
 def heading(checkpoint: Checkpoint, model: ModelClass, weights: Plan) -> str:
     """The docstring of ``model.py``."""
-    lines = [
-        f"{model.name}, written by mha-convert from {Path(checkpoint.path).name!a} ({keras_words(checkpoint)}).",
-        "",
-    ]
+    source = f"{shortened(ascii(Path(checkpoint.path).name), 60)} ({keras_words(checkpoint)})."
+    first = f"{model.name}, written by mha-convert from {source}"
+    lines = (
+        [first]
+        if len(first) + len(QUOTES) <= WIDTH
+        else [f"{model.name}, written by mha-convert.", "", f"From {source}"]
+    )
+    lines += ["", *textwrap.wrap(f"Takes {taken(model)}; returns {returned(model)}.", WIDTH), ""]
     lines += ["Load it with:", ""]
     lines += [f"    {line}".rstrip() for line in loading(model, weights).splitlines()]
     return "\n".join([*lines, ""])
@@ -59,6 +80,32 @@ def notes_of(checkpoint: Checkpoint, model: ModelClass) -> Iterator[str]:
     ]
     if masks:
         yield "Masks are variables of forward, by the rules of the Keras that wrote the file; True is what is kept"
+    called = {each.layers[call.layer] for each in model.graph.walk() for call in each.calls}
+    parts = [part for layer in called for part in with_wrapped(layer.class_name, layer.settings)]
+    kinds = {class_name for class_name, _ in parts}
+    yield from (note for of_kinds, note in OF_TRAINING if kinds & of_kinds)
+    if any(name in RECURRENT and (said.get("dropout") or said.get("recurrent_dropout")) for name, said in parts):
+        yield "Dropout inside recurrent layers, which acts in training only, is left out"
+
+
+def with_wrapped(class_name: Any, settings: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The class and settings of a layer, and of the one that it wraps."""
+    while isinstance(settings, Mapping):
+        yield str(class_name), settings
+        inner = settings.get("layer")
+        class_name, settings = (
+            (inner.get("class_name"), inner.get("config")) if isinstance(inner, Mapping) else ("", None)
+        )
+
+
+def taken(model: ModelClass) -> str:
+    """The arguments of ``forward``, with their shapes."""
+    return ", ".join(f"{term.text} {shape_text(term.spec)}" for term in model.parameters)
+
+
+def returned(model: ModelClass) -> str:
+    """The shapes of what ``forward`` returns."""
+    return ", ".join(shape_text(model.facts[value]) for value in leaves(model.graph.outputs))
 
 
 def verdict(report: ModelReport) -> str:
@@ -85,11 +132,9 @@ def model_as_text(report: ModelReport) -> list[Any]:
     count = sum(len(each.calls) for each in model.walk())
     tensors = sum(len(item.rules) for item in report.plan.weights.layers)
     numbers = sum(ledger.source for ledger in report.ledgers.values())
-    taken = ", ".join(f"{term.text} {shape_text(term.spec)}" for term in model.parameters)
-    returned = ", ".join(shape_text(model.facts[value]) for value in leaves(model.graph.outputs))
     return [
         f"{report.folder}: class {model.name}, {count} calls, {tensors} tensors, {numbers:,} numbers",
-        f"Takes {taken}; returns {returned}",
+        f"Takes {taken(model)}; returns {returned(model)}",
         f"{verdict(report)}.",
         *(f"  {use.what}: {use.fact}" for use in report.uses),
         *(f"Note: {note}." for note in report.notes),

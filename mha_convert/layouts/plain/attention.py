@@ -68,19 +68,18 @@ def fits_alone(layer: AttentionLayer) -> bool:
 
 
 def small_module(layer: AttentionLayer, called: Calls) -> ModuleSpec:
-    """Of the sizes that the projections have."""
+    """Of the sizes that the projections have; those that follow from the others are left out."""
     is_general = layer.gate is not None or layer.num_key_value_heads != layer.num_heads
-    groups = {"num_key_value_heads": layer.num_key_value_heads} if is_general else {}
-    sizes = {
-        "query_features": layer.query_features,
+    features = layer.query_features
+    sizes: dict[str, Any] = {"features": features, "num_heads": layer.num_heads, "key_dim": layer.key_dim}
+    sizes |= {"num_key_value_heads": layer.num_key_value_heads} if is_general else {}
+    sizes |= {"value_dim": layer.value_dim} if layer.value_dim != layer.key_dim else {}
+    widths = {
         "key_features": layer.key_features,
         "value_features": layer.value_features,
         "output_features": layer.output_features,
-        "num_heads": layer.num_heads,
-        **groups,
-        "key_dim": layer.key_dim,
-        "value_dim": layer.value_dim,
     }
+    sizes |= {name: width for name, width in widths.items() if width != features}
     options: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
     options |= {} if layer.use_bias else {"bias": False}
     if is_general:

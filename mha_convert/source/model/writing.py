@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...layers.plain.activations import Activation
+from ...layouts.plain.attention import OF_MODELS
 from ...layouts.plain.constants import KIND as CONSTANT
 from ...records.graph import leaves
 from ...records.model import Member, ModelClass, Term
@@ -37,6 +38,7 @@ POSITIONAL: Mapping[str, int] = {
     "KerasGRUResetBefore": 2,
     "Bidirectional": 2,
     "MultiheadAttention": 2,
+    **dict.fromkeys(OF_MODELS, 1),
     "EinsumDense": 1,
     "AdditiveScores": 1,
     "DeviationNorm": 1,
