@@ -22,6 +22,7 @@ from .graph.masks import explicit
 from .graph.reading_order import in_reading_order
 from .graph.same_masks import once
 from .graph.shapes import SHAPES
+from .graph.sizes_in_calls import sizes_in_calls
 from .layers import survey
 from .layers.of_model import model_layers
 from .options import ModelChoices, ModelOptions, asked, dtype_name
@@ -95,7 +96,7 @@ def plan_model(checkpoint: Checkpoint, wanted: ModelChoices) -> ModelPlan:
     Raises:
         LayerError: layers have no kind, or settings, shapes and arrays do not fit each other.
     """
-    whole = in_reading_order(canonical(graph_of(checkpoint)))
+    whole = in_reading_order(sizes_in_calls(canonical(graph_of(checkpoint))))
     graph = whole if wanted.until is None else cuts.until(whole, wanted.until)
     layers: Mapping[GraphLayer, Layer] = model_layers(graph, checkpoint, survey(checkpoint), SHAPES, whole)
     if wanted.logits:

@@ -14,17 +14,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ..records.graph import Call, Graph, GraphLayer
+from .tensorflow_functions import FUNCTIONS, single
 
 OVER_ALL = ("softmax", "log_softmax", "sort", "argsort", "normalize")  # null is another axis than none that is told
 OF_EVERY_OPERATION = ("name", "trainable", "dtype_policy")
-# Functions of TensorFlow as those of keras.ops: the name, and what arguments are called there.
-OF_TENSORFLOW: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "__operators__.add": ("add", {"x": "x1", "y": "x2"}),
-    "math.add": ("add", {"x": "x1", "y": "x2"}),
-    "math.multiply": ("multiply", {"x": "x1", "y": "x2"}),
-    "math.not_equal": ("not_equal", {"x": "x1", "y": "x2"}),
-    "math.reduce_any": ("any", {"input_tensor": "x"}),
-}
 RENAMED = {"get_item": "getitem", "true_divide": "divide", "abs": "absolute", "fabs": "absolute", "conj": "conjugate"}
 RECURRENT = ("LSTM", "GRU", "SimpleRNN", "CuDNNLSTM", "CuDNNGRU", "Bidirectional")
 
@@ -46,7 +39,8 @@ def name_of(layer: GraphLayer) -> str:
     """The function of ``keras.ops``; the name that the file has where there is none."""
     symbol = layer.settings.get("function")
     if isinstance(symbol, str):
-        return OF_TENSORFLOW.get(symbol, (f"tensorflow.{symbol}", {}))[0]
+        row = FUNCTIONS.get(symbol)
+        return f"tensorflow.{symbol}" if row is None else row.operation
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", layer.class_name).lower()
     return RENAMED.get(name, name)
 
@@ -56,9 +50,12 @@ def called(call: Call, layer: GraphLayer) -> Call:
     if not layer.is_operation:
         return with_states(call) if layer.class_name in RECURRENT and not layer.is_own else call
     symbol = layer.settings.get("function")
-    names = OF_TENSORFLOW.get(symbol, ("", {}))[1] if isinstance(symbol, str) else {}
+    row = FUNCTIONS.get(symbol) if isinstance(symbol, str) else None
+    if row is not None:
+        keywords = row.keywords(call.keywords)
+        return replace(call, arguments=tuple(map(single, call.arguments)), keywords=MappingProxyType(keywords))
     options: dict[str, Any] = {} if isinstance(symbol, str) else without(layer.settings)
-    keywords = {names.get(name, name): value for name, value in {**options, **without(call.keywords)}.items()}
+    keywords = {**options, **without(call.keywords)}
     if name_of(layer) in OVER_ALL and keywords.get("axis", -1) is None:
         keywords["axis"] = ()
     return replace(call, keywords=MappingProxyType(keywords))

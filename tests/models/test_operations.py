@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from environment import SUPPORT
+from environment import SUPPORT, TESTS
 from whole_models import difference, outputs_of, proven
 
 from mha_convert.records.graph import leaves
@@ -46,3 +46,18 @@ def test_h5_gives_the_same_source(saved, tmp_path, name):
     sources = [proven(saved / f"{name}.{form}", tmp_path / form).source for form in ("keras", "h5")]
     bodies = [text[text.index("class ") :] for text in sources]
     assert bodies[0] == bodies[1]
+
+
+@pytest.mark.parametrize("name", ["of_one", "of_two", "of_whole", "of_bits"])
+def test_functions_of_tensorflow_that_keras_2_wrote(name, tmp_path):
+    place = TESTS / "golden" / "tf_keras-2.21" / f"functions_{name}"
+    proven(place.with_suffix(".h5"), tmp_path)
+    arrays = np.load(place.with_suffix(".npz"))
+    inputs = [arrays[key] for key in sorted(arrays.files) if key.startswith("x")]
+    found = outputs_of(tmp_path, [array.astype("int64") if array.dtype == "int32" else array for array in inputs])
+    assert len(found) == len(arrays["names"])
+    far = {
+        str(case): difference(np.nan_to_num(actual), np.nan_to_num(arrays[f"y{number}"]))
+        for number, (case, actual) in enumerate(zip(arrays["names"], found, strict=True))
+    }
+    assert {case: error for case, error in far.items() if error > FLOAT32} == {}

@@ -35,7 +35,7 @@ OF_FLOATS: Mapping[str, tuple[Numbers | None, ...]] = {
 FROM_ONE = frozenset(
     ("ops.divide", "ops.mod", "ops.fmod", "ops.floor_divide", "ops.reciprocal", "ops.log", "ops.rsqrt")
 )
-PLACES = frozenset(("ops.take", "ops.take_along_axis", "ops.getitem"))
+PLACES = frozenset(("ops.take", "ops.tf.gather", "ops.take_along_axis", "ops.getitem"))
 
 
 def numbers(

@@ -285,7 +285,7 @@ def as_tensor(array: Array) -> "torch.Tensor":
     """The array as a tensor; tokens are whole numbers."""
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.ascontiguousarray(array).reshape(np.shape(array)))
 
 
 def in_order(tensor: "torch.Tensor", term: Term) -> "torch.Tensor":

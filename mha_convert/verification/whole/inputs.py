@@ -36,7 +36,7 @@ LENGTHENED = frozenset(
 LEAST_LENGTH = 3
 SKIPPING = ("Masking", "mask.steps")  # skip the steps that hold a value of their settings and nothing else
 # They divide by a number that is bounded below, which only small numbers show.
-BOUNDED = ("UnitNormalization", "ops.normalize")
+BOUNDED = ("UnitNormalization", "ops.normalize", "ops.tf.l2_normalize")
 SMALL = 1e-9
 OPERATION = "ops."
 RECURRENT = frozenset(("LSTM", "GRU", "SimpleRNN", "Bidirectional"))  # kinds for which masked steps are not there
@@ -60,6 +60,8 @@ MOST_FREE = 1 << 17
 
 def sizes_of(spec: TensorSpec, batch: int = BATCH, free: int = FREE) -> tuple[int, ...]:
     """A shape without free sizes."""
+    if spec.shape == ():
+        return ()
     first, *others = spec.shape or (None,)
     return (batch if first is None else first, *(free if size is None else size for size in others))
 

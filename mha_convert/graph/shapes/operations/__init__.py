@@ -7,7 +7,7 @@ from typing import Any
 
 from ....records.graph import leaves
 from ..sizes import ShapeError
-from . import arrangement, elementwise, products, reductions
+from . import arrangement, elementwise, products, reductions, tensorflow
 from .arguments import refuse_unless
 
 # Texts are written into the source: each is one of a few words, or an equation.
@@ -30,7 +30,7 @@ def checked(rule: Callable[..., Any]) -> Callable[..., Any]:
     return shape
 
 
-FAMILIES = (elementwise, reductions, arrangement, products)
+FAMILIES = (elementwise, reductions, arrangement, products, tensorflow)
 SHAPES: Mapping[str, Callable[..., Any]] = {
     kind: checked(rule) for family in FAMILIES for kind, rule in family.SHAPES.items()
 }

@@ -1,6 +1,6 @@
 """Arguments of operations: tensors, arrays that stand in the graph, and numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -26,6 +26,19 @@ def as_spec(item: Any) -> TensorSpec:
         parts = [as_spec(part) for part in item]
         return TensorSpec((len(item), *sizes(parts[0])), result_type(part.dtype for part in parts))
     raise ShapeError(f"is called with {shortened(repr(item), 40)} in a tensor's place")
+
+
+def size_of(item: Any) -> Any:
+    """A size that is told, or that of a tensor's axis: None where it is free."""
+    if not isinstance(item, Mapping):
+        return item
+    shape = sizes(item["size_of"])
+    return shape[place(item["axis"], len(shape))]
+
+
+def are_sizes(items: Any) -> bool:
+    """Whether all are sizes that are told, or sizes of tensors."""
+    return isinstance(items, tuple) and all(type(item) is int or isinstance(item, Mapping) for item in items)
 
 
 def dtype_of(items: Iterable[Any]) -> str:

@@ -7,18 +7,30 @@ from typing import Any
 from ....records.graph import Constant, TensorSpec
 from ..dtypes import FLOAT, as_number, is_whole
 from ..sizes import ShapeError, Size, Sizes, of_shape, one, place, product, sizes, together
-from .arguments import all_together, as_spec, axes_of, dtype_of, refuse, refuse_unless
+from .arguments import all_together, are_sizes, as_spec, axes_of, dtype_of, refuse, refuse_unless, size_of
 
 
 def reshape(layer: Any, x: TensorSpec, newshape: Any) -> TensorSpec:
     """One size, -1, follows from the others."""
     wanted = newshape if isinstance(newshape, tuple) else (newshape,)
-    refuse_unless(all(type(size) is int for size in wanted), layer, "takes a shape that is computed, which has no rule")
+    refuse_unless(are_sizes(wanted), layer, "takes a shape that is computed, which has no rule")
     shape = sizes(x)
+    if any(isinstance(size, Mapping) for size in wanted):
+        found = tuple(map(size_of, wanted))
+        return of_shape(x, following(shape, found) if -1 in found else found)
     known, total = product([size for size in wanted if size != -1]) or 0, product(shape)
     if total is not None and (known == 0 or total % known or (-1 not in wanted and total != known)):
         raise ShapeError(f"makes {newshape} of {shape}")
     return of_shape(x, [(None if total is None else total // known) if size == -1 else size for size in wanted])
+
+
+def following(shape: Sizes, wanted: Sizes) -> list[Size]:
+    """A shape in which -1 follows from the other sizes: those that are free are the same on both sides, if any."""
+    free = [size for size in shape if size is None]
+    others = [size for size in wanted if size != -1]
+    known, left = (product([size for size in sizes if size is not None]) or 1 for sizes in (shape, others))
+    rest = known // left if len(free) == others.count(None) else None
+    return [rest if size == -1 else size for size in wanted]
 
 
 def expand_dims(layer: Any, x: TensorSpec, axis: Any) -> TensorSpec:
@@ -180,11 +192,14 @@ def unstack(layer: Any, x: TensorSpec, num: int | None = None, axis: int = 0) ->
 def tile(layer: Any, x: TensorSpec, repeats: Any) -> TensorSpec:
     """Several times behind itself, along each axis."""
     times = repeats if isinstance(repeats, tuple) else (repeats,)
-    refuse_unless(all(type(time) is int for time in times), layer, "repeats as often as a tensor says")
+    refuse_unless(are_sizes(times), layer, "repeats as often as a tensor says")
+    times = tuple(map(size_of, times))
     shape = sizes(x)
     rank = max(len(times), len(shape))
     padded = ((1,) * (rank - len(times)) + times, (1,) * (rank - len(shape)) + shape)
-    return of_shape(x, [None if size is None else size * time for time, size in zip(*padded, strict=True)])
+    return of_shape(
+        x, [None if size is None or time is None else size * time for time, size in zip(*padded, strict=True)]
+    )
 
 
 def repeat(layer: Any, x: TensorSpec, repeats: Any, axis: int | None = None) -> TensorSpec:
@@ -200,8 +215,8 @@ def repeat(layer: Any, x: TensorSpec, repeats: Any, axis: int | None = None) -> 
 
 def broadcast_to(layer: Any, x: TensorSpec, shape: Any) -> TensorSpec:
     """Another shape that it broadcasts to."""
-    refuse_unless(all(type(size) is int for size in shape), layer, "takes a shape that is computed, which has no rule")
-    return of_shape(x, together(tuple(shape), sizes(x)))
+    refuse_unless(are_sizes(shape), layer, "takes a shape that is computed, which has no rule")
+    return of_shape(x, together(tuple(map(size_of, shape)), sizes(x)))
 
 
 def pad(layer: Any, x: TensorSpec, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> TensorSpec:

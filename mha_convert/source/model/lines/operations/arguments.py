@@ -1,7 +1,7 @@
 """Arguments of operations as expressions: tensors, numbers, and arrays that stand in the graph."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .....graph.shapes.dtypes import BITS, is_float, is_whole, result_type
@@ -115,6 +115,19 @@ def axes_text(axis: Any, rank: int, keepdims: bool = False) -> list[str]:
     return [repr(axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis)]
 
 
+def size_text(item: Any) -> str:
+    """A size that is told, or that of a tensor's axis."""
+    if not isinstance(item, Mapping):
+        return str(item)
+    return f"{atom(last(item['size_of']))}.shape[{item['axis']}]"
+
+
+def device_of(items: Sequence[Any]) -> str:
+    """The argument that puts a new tensor where those are whose sizes it has."""
+    found = next((item["size_of"] for item in items if isinstance(item, Mapping)), None)
+    return "" if found is None else f", device={atom(last(found))}.device"
+
+
 def called(text: str, method: str, *arguments: str) -> str:
     """A method of an expression."""
     return f"{atom(text)}.{method}({', '.join(arguments)})"
@@ -122,5 +135,5 @@ def called(text: str, method: str, *arguments: str) -> str:
 
 def sizes_text(sizes: Sequence[Any]) -> str:
     """Sizes as a tuple."""
-    texts = [str(size) for size in sizes]
+    texts = [*map(size_text, sizes)]
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

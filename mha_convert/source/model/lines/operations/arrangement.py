@@ -10,13 +10,13 @@ from .....records.layer import PlainLayer
 from .....records.model import Term
 from ...use import Use, Written, atom, in_one_order, last
 from ...use import axis_in as place_in
-from .arguments import as_whole, called, dtype_of, in_dtype, rank_of, sizes_text, text_of
+from .arguments import as_whole, called, dtype_of, in_dtype, rank_of, size_text, sizes_text, text_of
 
 
 def reshape(layer: PlainLayer, use: Use, x: Term, newshape: Any) -> str:
     """``reshape``."""
     sizes = newshape if isinstance(newshape, tuple) else (newshape,)
-    return called(last(x), "reshape", *(map(str, sizes) if sizes else ("()",)))
+    return called(last(x), "reshape", *(map(size_text, sizes) if sizes else ("()",)))
 
 
 def expand_dims(layer: PlainLayer, use: Use, x: Term, axis: Any) -> str:
@@ -149,7 +149,7 @@ def repeat(layer: PlainLayer, use: Use, x: Term, repeats: Any, axis: int | None 
 
 def broadcast_to(layer: PlainLayer, use: Use, x: Term, shape: Any) -> str:
     """``expand``."""
-    return called(last(x), "expand", *map(str, shape))
+    return called(last(x), "expand", *map(size_text, shape))
 
 
 def pad(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from . import arrangement, elementwise, products, reductions
+from . import arrangement, elementwise, products, reductions, tensorflow
 
-FAMILIES = (elementwise, reductions, arrangement, products)
+FAMILIES = (elementwise, reductions, arrangement, products, tensorflow)
 FORMULAS: Mapping[str, Any] = {kind: formula for family in FAMILIES for kind, formula in family.FORMULAS.items()}

@@ -1,5 +1,6 @@
 """Arguments of operations as NumPy takes them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ def plain(item: Any) -> Any:
     """An array that stands in the graph as NumPy's: floats in float64, whole numbers in int64."""
     if isinstance(item, tuple):
         return tuple(plain(part) for part in item)
+    if isinstance(item, Mapping):
+        return np.shape(item["size_of"])[item["axis"]]  # a size of a tensor
     if not isinstance(item, Constant):
         return item
     array = np.asarray(item.array)

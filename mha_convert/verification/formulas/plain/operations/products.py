@@ -13,7 +13,7 @@ def product(function: Callable[..., Any]) -> Callable[..., Array]:
     """A formula of several arrays, and options."""
 
     def formula(layer: Any, arrays: Mapping[str, Array], *given: Any, **options: Any) -> Array:
-        return function(*map(plain, given), **options)
+        return function(*map(plain, given), **{name: plain(value) for name, value in options.items()})
 
     return formula
 
