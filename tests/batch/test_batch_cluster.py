@@ -292,15 +292,15 @@ with Client(sys.argv[1]) as client:
 def test_a_client_of_the_users_own(cluster, samples, tmp_path):
     command = [sys.executable, "-c", SCRIPT, cluster.address, samples, tmp_path / "out"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=SECONDS)
-    assert result.stdout.split() == ["converted"] * 4, result.stderr
-    assert len(targets(tmp_path / "out")) == 4
+    assert result.stdout.split() == ["converted"] * 5, result.stderr
+    assert len(targets(tmp_path / "out")) == 5
 
 
 def test_an_executor_that_takes_no_tasks_is_in_every_line(samples, tmp_path):
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
     reports = list(mha_convert.convert_many(samples, tmp_path / "out", executor=executor))
-    assert [report.outcome for report in reports] == ["crashed"] * 4
+    assert [report.outcome for report in reports] == ["crashed"] * 5
     assert "the executor lost it (RuntimeError: cannot schedule new futures" in reports[0].error["message"]
 
 

@@ -122,7 +122,7 @@ def test_modules_need_torch_alone_and_name_nothing_twice():
     imported = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     homes = {alias.name for node in imported if isinstance(node, ast.Import) for alias in node.names}
     homes |= {node.module.split(".")[0] for node in imported if isinstance(node, ast.ImportFrom) and not node.level}
-    assert homes <= {"math", "typing", "torch"}
+    assert homes <= {"collections", "math", "typing", "torch"}
     own = {node.module for node in imported if isinstance(node, ast.ImportFrom) and node.level}
     assert own <= {file.stem for file in files}
     assert not [node for node in imported if getattr(node, "level", 0) > 1]
