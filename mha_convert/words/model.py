@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import shortened
-from ..records.graph import leaves
+from ..records.graph import TensorSpec, leaves
 from ..records.model import ModelClass, ModelReport
 from ..records.plan import Plan
 from ..records.source import Checkpoint
@@ -17,6 +17,7 @@ from .documents import document
 from .table import count
 
 QUOTES = '"""'
+INDENT = "    "
 OF_TRAINING = (
     (
         frozenset(("BatchNormalization",)),
@@ -39,6 +40,7 @@ from model import {name}
 model = {name}(){dtype}
 model.load_state_dict(load_file("model.safetensors"))
 model.eval()"""
+OF_FREE_SIZES = 16  # in the example of a call
 
 
 def dtype_of(weights: Plan) -> str:
@@ -51,6 +53,23 @@ def loading(model: ModelClass, weights: Plan) -> str:
     """The lines that load a model."""
     dtype = dtype_of(weights)
     return LOAD.format(name=model.name, dtype="" if dtype == "float32" else f".to(torch.{dtype})")
+
+
+def calling(model: ModelClass, weights: Plan) -> str:
+    """The lines that call a model with zeros, to show shapes and dtypes."""
+    given = [f"{term.text}={zeros(term.spec, dtype_of(weights))}" for term in model.parameters]
+    call = f"outputs = model({', '.join(given)})"
+    if len(call) + len(INDENT) > WIDTH:
+        call = f"\n{INDENT}".join(["outputs = model(", *(f"{INDENT}{each}," for each in given), ")"])
+    return f"with torch.inference_mode():\n{INDENT}{call}"
+
+
+def zeros(spec: TensorSpec, dtype: str) -> str:
+    """A tensor of zeros for one example: ``torch.zeros(1, 12, dtype=torch.int32)``."""
+    wanted = dtype if spec.dtype is None or "float" in spec.dtype else spec.dtype
+    sizes = [1, *(OF_FREE_SIZES if size is None else size for size in (spec.shape or ())[1:])]
+    said = "" if wanted == "float32" else f", dtype=torch.{wanted}"
+    return f"torch.zeros({', '.join(map(str, sizes))}{said})"
 
 
 def keras_words(checkpoint: Checkpoint) -> str:
@@ -194,8 +213,13 @@ def card(report: ModelReport) -> str:
             "",
             f"Written by mha-convert from `{Path(report.source.path).name!a}` ({keras_words(report.source)}).",
             "",
+            f"Takes {taken(model)}; returns {returned(model)}.",
+            "",
             "```python",
+            "import torch",
             loading(model, report.plan.weights),
+            "",
+            calling(model, report.plan.weights),
             "```",
             "",
             "## Proof",

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import mha_convert
 from mha_convert.errors import LayerError, LayoutError, ReadError, VerificationError, WriteError
+from mha_convert.records.graph import leaves
 
 GOLDEN = TESTS / "golden" / "models"
 FILES = {"model.py", "model.safetensors", "report.json", "README.md"}
@@ -66,6 +68,24 @@ def test_the_lines_of_docstring_and_card_load_the_model(mlp, tmp_path):
     program += "\nprint(model(x).tolist())"
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     np.testing.assert_allclose(json.loads(done.stdout), wanted, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["mlp", "text_transformer", "translator", "lstm_classifier", "conv_free"])
+def test_the_lines_of_the_card_call_the_model(name, tmp_path, monkeypatch):
+    """As they stand: with inputs of the model's shapes and dtypes, and names that its ``forward`` has."""
+    folder = tmp_path / "model"
+    plan = mha_convert.convert_model(GOLDEN / f"{name}.keras", folder, dtype="float64", reference="none").plan
+    (program,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+    found = {}
+    exec(compile(program, "README.md", "exec"), found)
+    outputs = found["outputs"] if isinstance(found["outputs"], tuple) else (found["outputs"],)
+    sizes = [plan.model.facts[value].shape[1:] for value in leaves(plan.model.graph.outputs)]
+    assert [list(each.shape) for each in outputs] == [[1, *(size or 16 for size in each)] for each in sizes]
+    assert all(each.dtype == torch.float64 for each in outputs)
+    monkeypatch.delitem(sys.modules, "model")
 
 
 def test_the_file_is_lint_clean_and_needs_torch_alone(mlp):
