@@ -108,7 +108,7 @@ def plan_model(checkpoint: Checkpoint, wanted: ModelChoices) -> ModelPlan:
     plans = tuple(in_state_dict(model))
     layouts.check_unique(plans)
     weights = Plan(layout="mha", dtype=dtype_name(wanted.dtype), layers=plans)
-    text = model_source(model, heading(checkpoint, model, weights), composer.helpers)
+    text = model_source(model, heading(checkpoint, model, weights))
     return ModelPlan(
         model=model, weights=weights, source=text, is_changed=wanted.logits, notes=tuple(notes_of(checkpoint, model))
     )

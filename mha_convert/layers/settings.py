@@ -77,6 +77,11 @@ def is_positive(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value < float("inf")
 
 
+def is_not_negative(value: Any) -> bool:
+    """Whether it is a finite number from 0."""
+    return type(value) in (int, float) and 0 <= value < float("inf")
+
+
 def is_axes(value: Any) -> bool:
     """Whether it is an axis, or a list of different ones."""
     axes = value if isinstance(value, list) else [value]

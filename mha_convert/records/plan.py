@@ -73,15 +73,6 @@ class ModuleSpec:
         """Whether the class is one of ``torch.nn``; all others are those of ``mha_convert.modules``."""
         return self.class_name in STOCK or self.class_name in STOCK_OF_MODELS
 
-    @property
-    def own_classes(self) -> Iterator[str]:
-        """The classes of ``mha_convert.modules`` that it is made of: arguments may be modules, too."""
-        if not self.is_stock:
-            yield self.class_name
-        for value in self.arguments.values():
-            if isinstance(value, ModuleSpec):
-                yield from value.own_classes
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LayerPlan(Face):

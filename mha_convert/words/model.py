@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from model import {name}
 model = {name}(){dtype}
 model.load_state_dict(load_file("model.safetensors"))
 model.eval()"""
+MOST_TOLD = 6  # inputs or outputs
 OF_FREE_SIZES = 16  # in the example of a call
 
 
@@ -119,12 +120,18 @@ def with_wrapped(class_name: Any, settings: Any) -> Iterator[tuple[str, Mapping[
 
 def taken(model: ModelClass) -> str:
     """The arguments of ``forward``, with their shapes."""
-    return ", ".join(f"{term.text} {shape_text(term.spec)}" for term in model.parameters)
+    return first_of([f"{term.text} {shape_text(term.spec)}" for term in model.parameters])
 
 
 def returned(model: ModelClass) -> str:
     """The shapes of what ``forward`` returns."""
-    return ", ".join(shape_text(model.facts[value]) for value in leaves(model.graph.outputs))
+    return first_of([shape_text(model.facts[value]) for value in leaves(model.graph.outputs)])
+
+
+def first_of(texts: Sequence[str]) -> str:
+    """A list, of which the end is only counted if it is long; ``forward`` has all of it."""
+    more = len(texts) - MOST_TOLD
+    return ", ".join(texts) if more < 2 else f"{', '.join(texts[:MOST_TOLD])} and {more} more"
 
 
 def verdict(report: ModelReport) -> str:

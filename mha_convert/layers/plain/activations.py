@@ -9,16 +9,18 @@ from typing import Any
 
 from ...records.source import Version
 from ..companions import Companion
-from ..settings import Setting, is_axes, is_number
+from ..settings import Setting, is_axes, is_not_negative, is_number
 
 NAMES = frozenset(
     """
     linear relu relu6 sigmoid tanh softmax log_softmax softplus softsign elu selu silu gelu mish exponential
-    leaky_relu hard_sigmoid hard_silu
+    leaky_relu hard_sigmoid hard_silu hard_tanh hard_shrink soft_shrink tanh_shrink celu log_sigmoid squareplus
+    sparse_plus sparse_sigmoid sparsemax
     """.split()  # noqa: SIM905 - one line a word would be long
 )
 ALIASES = {"swish": "silu", "hard_swish": "hard_silu", "exp": "exponential"}
 KERAS_3 = (3,)
+OF_RELU = {"max_value": None, "negative_slope": 0.0, "threshold": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,12 @@ def elu(settings: Mapping[str, Any], version: Version) -> Activation | None:
 
 def relu(settings: Mapping[str, Any], version: Version) -> Activation | None:
     """``ReLU`` with a largest value, a slope below and a threshold."""
-    slope = settings.get("negative_slope", 0.0) or 0.0
-    threshold, largest = settings.get("threshold", 0.0) or 0.0, settings.get("max_value")
-    if not all(map(is_number, (slope, threshold))) or not (largest is None or is_number(largest)):
+    options = {name: settings.get(name) for name in OF_RELU}
+    if not all(value is None or is_not_negative(value) for value in options.values()):
         return None
-    options = {"max_value": largest, "negative_slope": slope, "threshold": threshold}
-    return Activation("relu", {name: float(value) for name, value in options.items() if value})
+    return Activation(
+        "relu", {name: float(value) for name, value in options.items() if value not in (None, OF_RELU[name])}
+    )
 
 
 def softmax(settings: Mapping[str, Any], version: Version) -> Activation | None:
@@ -101,7 +103,9 @@ OF_LAYERS = {"Activation": named, "ReLU": relu, "LeakyReLU": leaky_relu, "ELU": 
 
 def setting(name: str = "activation", default: Any = None) -> Setting:
     """A setting that names an activation."""
-    return Setting(name=name, is_valid=is_activation, expected="an activation of Keras", default=default)
+    return Setting(
+        name=name, is_valid=is_activation, expected="an activation of Keras that keeps shapes", default=default
+    )
 
 
 def number(name: str, default: float | None) -> Setting:
@@ -114,7 +118,10 @@ ROWS = (
     Companion(kind="Activation", settings=(setting(),)),
     Companion(
         kind="ReLU",
-        settings=(number("max_value", None), number("negative_slope", 0.0), number("threshold", 0.0)),
+        settings=tuple(
+            Setting(name=name, is_valid=is_not_negative, expected="a number from 0", default=default, may_be_null=True)
+            for name, default in OF_RELU.items()
+        ),
     ),
     Companion(kind="LeakyReLU", settings=(number("negative_slope", None), number("alpha", None))),
     Companion(kind="ELU", settings=(number("alpha", 1.0),)),

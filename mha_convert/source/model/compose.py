@@ -34,7 +34,6 @@ class Composer:
     layers: Mapping[GraphLayer, Layer]
     layout: str | None
     classes: Names
-    helpers: set[str] = field(default_factory=set)
     finished: dict[int, ModelClass] = field(default_factory=dict)
     paths: dict[GraphLayer, str] = field(default_factory=dict)
 
@@ -111,7 +110,7 @@ class Body:
     def line(self, layer: GraphLayer, call: Call) -> Written:
         """The expression of a call, by the row of its kind."""
         item = self.composer.layers[layer]
-        use = Use(*self.module(layer, item, call), helpers=self.composer.helpers, constant=self.constant)
+        use = Use(*self.module(layer, item, call), constant=self.constant)
         result = applied(LINES, item, call, self.terms.__getitem__, use)
         return result if isinstance(result, Written) else Written(result)
 
@@ -132,7 +131,6 @@ class Body:
             if plan is None:
                 return "", None
             self.members[layer] = Member(attribute=attribute, name=layer.name, plan=plan)
-            self.composer.helpers |= set(plan.module.own_classes)
             self.composer.paths[layer] = f"{self.prefix}{attribute}"
         return f"self.{self.members[layer].attribute}", self.members[layer].plan
 

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...records.graph import Constant
 from ...records.model import Order, Term
@@ -13,20 +13,14 @@ MEMBERS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How one call reaches its module, and what else it needs: helpers are classes and functions of ``modules``.
+    """How one call reaches its module, and what else it needs.
 
     ``constant`` makes the expression of an array that stands in the graph.
     """
 
     module: str
     plan: LayerPlan | None = None
-    helpers: set[str] = field(default_factory=set)
     constant: Callable[[Constant], str] = repr
-
-    def helper(self, name: str) -> str:
-        """A class or function of ``modules`` that is written into the source, too."""
-        self.helpers.add(name)
-        return name
 
 
 @dataclass(frozen=True, slots=True)

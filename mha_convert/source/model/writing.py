@@ -1,5 +1,6 @@
 """Classes as the text of ``model.py``, which needs torch alone."""
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ from ...layouts.plain.constants import KIND as CONSTANT
 from ...records.graph import leaves
 from ...records.model import Member, ModelClass, Term
 from ...records.plan import ModuleSpec
-from ..attention import docstring, imports, needed, text_literal
+from ..attention import defined_names, docstring, imports, needed, text_literal, used_names
 from .fitting import WIDTH, fitted
 from .lines.activations import function_of
 from .names import DTYPE
@@ -46,20 +47,22 @@ POSITIONAL: Mapping[str, int] = {
     "Denormalization": 1,
     "Rescaling": 1,
 }
+MOST_LISTED = 6  # tensors that are annotated one by one
 OF_DTYPE = re.compile(rf"\bself\.{DTYPE}\b")
 OMITTED: Mapping[str, Mapping[str, Any]] = {"MultiheadAttention": {"dropout": 0.0, "bias": True}}
 
 
-def model_source(model: ModelClass, heading: str, helpers: set[str]) -> str:
+def model_source(model: ModelClass, heading: str) -> str:
     """The whole file.
 
     Args:
         model: the outermost class.
         heading: the text of the module's docstring.
-        helpers: classes and functions of ``modules`` that it uses.
     """
     classes = [class_text(each) for each in model.walk()]
-    code = "\n\n\n".join(text.rstrip() for text in (*needed(helpers), *classes))
+    # No name of the file's is that of a class or function of ``modules``: what is called so is copied.
+    copied = used_names(ast.parse("\n\n".join(classes))) & defined_names()
+    code = "\n\n\n".join(text.rstrip() for text in (*needed(copied), *classes))
     return f"{docstring(heading)}\n\n{imports(code)}\n\n\n{code}\n"
 
 
@@ -161,6 +164,8 @@ def signature(model: ModelClass) -> list[str]:
 def returned_type(tree: Any) -> str:
     """The annotation of what ``forward`` returns."""
     if isinstance(tree, tuple):
+        if len(tree) > MOST_LISTED and not any(isinstance(item, tuple | Mapping) for item in tree):
+            return "tuple[Tensor, ...]"
         return f"tuple[{', '.join(returned_type(item) for item in tree)}]"
     return "dict[str, Tensor]" if isinstance(tree, Mapping) else "Tensor"
 

@@ -22,10 +22,18 @@ PLAIN = {
     "softplus": "F.softplus({})",
     "softsign": "F.softsign({})",
     "exponential": "torch.exp({})",
-    "log_softmax": "{}.log_softmax(-1)",
     "hard_silu": "F.hardswish({})",
+    "hard_tanh": "F.hardtanh({})",
+    "hard_shrink": "F.hardshrink({})",
+    "soft_shrink": "F.softshrink({})",
+    "tanh_shrink": "F.tanhshrink({})",
+    "celu": "F.celu({})",
+    "log_sigmoid": "F.logsigmoid({})",
+    "squareplus": "squareplus({})",
+    "sparse_plus": "sparse_plus({})",
+    "sparse_sigmoid": "sparse_sigmoid({})",
 }
-METHODS = ("{}.",)
+OVER_AN_AXIS = ("softmax", "log_softmax", "sparsemax")
 
 
 def relu(text: str, options: Mapping[str, Any]) -> str:
@@ -33,7 +41,7 @@ def relu(text: str, options: Mapping[str, Any]) -> str:
     slope, largest, threshold = (options.get(name) for name in ("negative_slope", "max_value", "threshold"))
     if threshold:
         below = f"{slope} * ({text} - {threshold})" if slope else "0.0"
-        kept = f"torch.where({atom(text)} >= {threshold}, {text}, {below})"
+        kept = f"torch.where({atom(text)} > {threshold}, {text}, {below})"
     elif slope:
         kept = f"F.leaky_relu({text}, {slope})"
     else:
@@ -63,8 +71,8 @@ def activated(activation: Activation | None, text: str, term: Term | None = None
     found: Any = activation
     if found.name == "linear":
         return text
-    if found.name in ("softmax", "log_softmax"):
-        return softmax(found, text, term, order)
+    if found.name in OVER_AN_AXIS:
+        return over_axes(found, text, term, order)
     if found.name in WITH_OPTIONS:
         return WITH_OPTIONS[found.name](text, found.options)
     return PLAIN[found.name].format(text)
@@ -77,10 +85,12 @@ def function_of(activation: Activation) -> str:
     return name if name != text and name.replace(".", "").isidentifier() else f"lambda x: {text}"
 
 
-def softmax(activation: Activation, text: str, term: Term | None, order: Order) -> str:
+def over_axes(activation: Activation, text: str, term: Term | None, order: Order) -> str:
     """Over the last axis, another, or several."""
     axis = activation.options.get("axis", -1)
     axes = [axis_in(term, one, order) if term else one for one in (axis if isinstance(axis, list) else [axis])]
+    if activation.name == "sparsemax":
+        return f"keras_sparsemax({text}, {axes[0]})"
     if len(axes) == 1:
         return f"{atom(text)}.{activation.name}({axes[0]})"
     powers = f"({text} - {atom(text)}.amax({tuple(axes)}, keepdim=True)).exp()"

@@ -33,9 +33,9 @@ def multi_head(
     names = {text: f"{{{place}}}" for place, text in enumerate(different)} if axes.are_others else {}
     texts = [names.get(last(term), last(term)) for term in terms]
     masks = [attention_mask.text] if attention_mask else []
-    masks += [f"{use.helper('causal')}({texts[0]}, {texts[1]})"] if use_causal_mask and form != CAUSAL else []
+    masks += [f"causal({texts[0]}, {texts[1]})"] if use_causal_mask and form != CAUSAL else []
     if layer.sliding_window is not None:
-        masks.append(f"{use.helper('within')}({layer.sliding_window}, {texts[0]}, {texts[1]})")
+        masks.append(f"within({layer.sliding_window}, {texts[0]}, {texts[1]})")
     mask = [f"mask={' & '.join(map(atom, masks)) if len(masks) > 1 else masks[0]}"] if masks else []
     text = f"{use.module}({', '.join((*texts, *mask))})"
     statements = tuple(f"{name} = {axes.flat(text)}" for text, name in names.items())
@@ -114,11 +114,11 @@ def options_of_torch(
     use: Use, texts: list[str], query: Term, attention_mask: Term | None, use_causal_mask: bool
 ) -> list[str]:
     """Masks as ``nn.MultiheadAttention`` takes them."""
-    causal = f"{use.helper('causal')}({texts[0]}, {texts[1]})" if use_causal_mask else ""
+    causal = f"causal({texts[0]}, {texts[1]})" if use_causal_mask else ""
     if attention_mask is None:
         return [f"attn_mask=~{causal}[0]"] if causal else []
     mask = f"{atom(attention_mask.text)} & {causal}" if causal else attention_mask.text
-    return [f"attn_mask={use.helper('added_to_scores')}({mask}, {atom(query.text)}.dtype)[:, None]"]
+    return [f"attn_mask=added_to_scores({mask}, {atom(query.text)}.dtype)[:, None]"]
 
 
 LINES = dict.fromkeys(("MultiHeadAttention", "GroupQueryAttention"), multi_head)

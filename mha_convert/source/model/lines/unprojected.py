@@ -19,8 +19,8 @@ def attention(
     is_fused = not use.module and not return_attention_scores  # nothing is learned, dropped or shown
     is_causal = use_causal_mask or layer.settings["causal"]
     kept = [f"{boolean(value_mask)}[:, None]"] if value_mask else []
-    kept += [f"{use.helper('causal')}({query}, {key})"] if is_causal and (kept or not is_fused) else []
-    mask = f"{use.helper('added_to_scores')}({' & '.join(kept)}, {atom(query)}.dtype)" if kept else ""
+    kept += [f"causal({query}, {key})"] if is_causal and (kept or not is_fused) else []
+    mask = f"added_to_scores({' & '.join(kept)}, {atom(query)}.dtype)" if kept else ""
     padding = f" * {boolean(query_mask)}[..., None]" if query_mask else ""
     if is_fused:
         options = [f"attn_mask={mask}"] if mask else ["is_causal=True"] if is_causal else []

@@ -82,7 +82,7 @@ def padded(use: Use, found: Same, text: str, length: str, value: str = "") -> st
     if ends == (0, 0):
         return text
     if ends is None:
-        ends = f"{use.helper('same_padding')}({length}, {found.width}, {found.stride})"
+        ends = f"same_padding({length}, {found.width}, {found.stride})"
     return f"F.pad({text}, {ends}{value})"
 
 
@@ -125,7 +125,7 @@ def average_pooling(layer: PlainLayer, use: Use, inputs: Term) -> Written:
     found = same(layer, inputs, layer.settings["pool_size"])
     option = option_of(layer, found)
     if option is None:
-        return Written(f"{use.helper('average_of_kept')}({text}, {found.width}, {found.stride})", order)
+        return Written(f"average_of_kept({text}, {found.width}, {found.stride})", order)
     kept = ", count_include_pad=False" if "padding" in option else ""
     return Written(f"F.avg_pool1d({text}, {windows(layer)}{option}{kept})", order)
 

@@ -26,9 +26,9 @@ def softplus(x: Array) -> Array:
 
 
 def relu(x: Array, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0) -> Array:
-    """0 below the threshold, or a slope there; no more than a largest value."""
+    """0 up to the threshold, or a slope there; no more than a largest value."""
     kept = (
-        np.where(x >= threshold, x, negative_slope * (x - threshold))
+        np.where(x > threshold, x, negative_slope * (x - threshold))
         if threshold
         else np.where(x > 0, x, negative_slope * x)
     )
@@ -51,6 +51,18 @@ def log_softmax(x: Array) -> Array:
     """The logarithm of softmax."""
     shifted = x - x.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def sparsemax(x: Array) -> Array:
+    """As every backend of Keras computes it: with the sum of all sums of the support, where the paper has the last.
+
+    https://github.com/keras-team/keras/blob/v3.15.0/keras/src/backend/numpy/nn.py
+    """
+    largest_first = -np.sort(-x, axis=-1)
+    sums = largest_first.cumsum(-1)
+    support = largest_first - (sums - 1.0) / np.arange(1, x.shape[-1] + 1) > 0.0
+    threshold = (np.where(support, sums, 0.0).sum(-1, keepdims=True) - 1.0) / support.sum(-1, keepdims=True)
+    return np.maximum(x - threshold, 0.0)
 
 
 def gelu(x: Array) -> Array:
@@ -88,6 +100,16 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "log_softmax": log_softmax,
     "hard_sigmoid": hard_sigmoid,
     "hard_silu": lambda x: x * hard_sigmoid(x),
+    "hard_tanh": lambda x: np.clip(x, -1.0, 1.0),
+    "hard_shrink": lambda x: np.where(np.abs(x) > 0.5, x, 0.0),
+    "soft_shrink": lambda x: np.sign(x) * np.maximum(np.abs(x) - 0.5, 0.0),
+    "tanh_shrink": lambda x: x - np.tanh(x),
+    "celu": elu,  # the same where alpha is 1, which it is in every setting
+    "log_sigmoid": lambda x: -softplus(-x),
+    "squareplus": lambda x: (x + np.sqrt(x * x + 4.0)) / 2.0,
+    "sparse_plus": lambda x: np.where(x >= 1.0, x, np.where(x <= -1.0, 0.0, (x + 1.0) ** 2 / 4.0)),
+    "sparse_sigmoid": lambda x: np.where(x >= 1.0, 1.0, np.where(x <= -1.0, 0.0, (x + 1.0) / 2.0)),
+    "sparsemax": sparsemax,
 }
 
 
