@@ -22,7 +22,7 @@ HANDS_ON_ITS_INPUTS, HANDS_ON_WHAT_IT_USES = (3,), (3, 14)  # which mask a layer
 ATTENTION_TAKES_MASKS = (2, 10)
 MASKS_TAKEN_AWAY = (3, 8)  # read in 3.7.0 and 3.8.0, and measured in 3.15.1
 ZEROS_WITHOUT_KEY = (3, 10)
-ANY_INPUT_COUNTS = (3, 4)  # Add, Concatenate and their like keep what any of the masks keeps, before what all keep
+LISTS_HAVE_MASKS = (3, 4)  # in Keras 3.0 to 3.3 a layer that is called with a list hands on no mask
 MASK, STEPS, TOKENS, PAIRS = "mask", "mask.steps", "mask.tokens", "mask.pairs"
 BOTH, EITHER, JOINED = "mask.both", "mask.either", "mask.joined"
 MASK_ARGUMENTS = (MASK, "query_mask", "value_mask", "key_mask", "attention_mask")
@@ -32,7 +32,7 @@ OF_TWO_DIMENSIONS = 3  # axes of a sequence of features
 HANDED_ON = frozenset(
     """
     Dense Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianDropout AlphaDropout GaussianNoise
-    ActivityRegularization Activation ReLU LeakyReLU ELU PReLU Softmax Identity LayerNormalization RMSNormalization
+    ActivityRegularization Activation ReLU LeakyReLU ELU PReLU Identity LayerNormalization RMSNormalization
     BatchNormalization UnitNormalization TimeDistributed Bidirectional LSTM GRU SimpleRNN
     """.split()  # noqa: SIM905 - one line a word would be long
 )
@@ -44,7 +44,8 @@ RETURNED_AS_IS = frozenset(
     """.split()  # noqa: SIM905 - one line a word would be long
 )
 HANDED_ON_BY_KERAS_3 = frozenset(("Rescaling", "Normalization"))
-ELEMENTWISE = frozenset(("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"))
+ELEMENTWISE = ("Add", "Subtract", "Average")
+MASKED_ELEMENTWISE = ("Multiply", "Maximum", "Minimum")  # from 3.4 on they leave out what is masked
 SEQUENCES_ONLY = frozenset(("LSTM", "GRU", "SimpleRNN"))
 RECURRENT = SEQUENCES_ONLY | {"Bidirectional"}
 TAKES_ONE = RECURRENT | {"TimeDistributed", "GlobalAveragePooling1D"}
@@ -171,10 +172,11 @@ def with_masks(call: Call, layer: Layer, masked: Masked) -> Call:
         given |= {"without_key": "zeros"} if is_masked and gives_zeros(layer, given, masked.version) else {}
     elif kind in USING:
         used, passed = USING[kind](layer, arguments, explicit_masks, masked)
-    elif rule is not None:
-        used, passed = {}, rule(layer, arguments, masked)
+    elif layer_is_operation(call, masked):
+        used, passed = dict(explicit_masks), None
     else:
-        used, passed = dict(explicit_masks) if layer_is_operation(call, masked) else {}, None
+        refuse_unused(layer, explicit_masks)
+        used, passed = {}, rule(layer, arguments, masked) if rule is not None else None
     values = {name: masked.make(mask) for name, mask in used.items()}
     new = replace(call, keywords=MappingProxyType(given | {k: v for k, v in values.items() if v is not None}))
     if kind in RETURNED_AS_IS and call.values:
@@ -243,7 +245,29 @@ def unprojected_masks(
     inferred = [masked.of(tensor) for tensor in next(iter(arguments.values()))]
     query, value = [*(given.get(MASK) or inferred)][:2]
     passed = inferred[0] if HANDS_ON_ITS_INPUTS <= masked.version < HANDS_ON_WHAT_IT_USES else query
+    passed = None if KERAS_3 <= masked.version < LISTS_HAVE_MASKS else passed
     return {"query_mask": query, "value_mask": value}, passed
+
+
+def softmax_masks(
+    layer: Layer, arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
+) -> tuple[dict[str, Kept], Kept]:
+    """``Softmax`` takes a mask of scores that is given; that of a sequence would be one of features."""
+    if MASK not in given and first_mask(layer, arguments, masked) is not None:
+        raise LayerError(
+            f"Layer '{layer.name}' (Softmax) is called with a masked sequence, whose mask Keras takes for one of its "
+            f"features. This has no rule; use Activation('softmax') in its place, and save the model again."
+        )
+    return {MASK: given[MASK]} if MASK in given else {}, None
+
+
+def refuse_unused(layer: Layer, given: Mapping[str, Any]) -> None:
+    """Masks that a call is given by name, and that no rule takes; BatchNormalization uses them in training only."""
+    if given and layer.kind != "BatchNormalization":
+        raise LayerError(
+            f"Layer '{layer.name}' ({layer.kind}) is called with {' and '.join(given)}, which has no rule. "
+            "Port this layer by hand."
+        )
 
 
 def masking_masks(
@@ -255,18 +279,31 @@ def masking_masks(
 
 
 def of_elementwise(layer: Layer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
-    """Add and its like: until 3.3 what all masks keep that there are, from 3.4 what any of all inputs' masks keeps."""
-    masks = [masked.of(value) for value in next(iter(arguments.values()))]
-    if masked.version >= ANY_INPUT_COUNTS:
+    """What ``Add`` and its like hand on."""
+    return of_list([masked.of(value) for value in next(iter(arguments.values()))], masked.version)
+
+
+def of_list(masks: list[Kept], version: Version) -> Kept:
+    """In Keras 2 what all masks keep that there are; from 3.4 on what any keeps, if all inputs have one."""
+    if version >= LISTS_HAVE_MASKS:
         return None if None in masks else combined(EITHER, masks)
-    return combined(BOTH, [mask for mask in masks if mask is not None])
+    return combined(BOTH, [mask for mask in masks if mask is not None]) if version < KERAS_3 else None
+
+
+def merging_masks(
+    layer: Layer, arguments: Mapping[str, Any], given: Mapping[str, Any], masked: Masked
+) -> tuple[dict[str, Kept], Kept]:
+    """``Multiply``, ``Maximum`` and ``Minimum`` use the masks of their inputs from 3.4 on."""
+    masks = [masked.of(value) for value in next(iter(arguments.values()))]
+    used = masks if masked.version >= LISTS_HAVE_MASKS else []
+    return {f"mask_{number}": mask for number, mask in enumerate(used)}, of_list(masks, masked.version)
 
 
 def of_concatenate(layer: PlainLayer, arguments: Mapping[str, Any], masked: Masked) -> Kept:
-    """As ``of_elementwise``, where an input without a mask is kept whole; along the length masks are joined, too."""
+    """As ``Add``, where an input without a mask is kept whole; along the length masks are joined, too."""
     values = tuple(next(iter(arguments.values())))
     masks = [masked.of(value) for value in values]
-    if all(mask is None for mask in masks):
+    if all(mask is None for mask in masks) or KERAS_3 <= masked.version < LISTS_HAVE_MASKS:
         return None
     if layer.settings["axis"] in (1, 1 - OF_TWO_DIMENSIONS):
         parts = tuple(
@@ -279,9 +316,7 @@ def of_concatenate(layer: PlainLayer, arguments: Mapping[str, Any], masked: Mask
             f"Layer '{layer.name}' joins masked tensors along axis {layer.settings['axis']}, which has no rule. "
             "Port this layer by hand."
         )
-    if masked.version >= ANY_INPUT_COUNTS:
-        return None if None in masks else combined(EITHER, masks)
-    return combined(BOTH, [mask for mask in masks if mask is not None])
+    return of_list(masks, masked.version)
 
 
 def combined(kind: str, masks: list[Kept]) -> Kept:
@@ -363,6 +398,8 @@ USING: Mapping[str, Callable[..., tuple[dict[str, Kept], Kept]]] = {
     "AdditiveAttention": unprojected_masks,
     "Attention": unprojected_masks,
     "GroupNormalization": of_groups,
+    "Softmax": softmax_masks,
+    **dict.fromkeys(MASKED_ELEMENTWISE, merging_masks),
     "Masking": masking_masks,
 }
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {

@@ -5,10 +5,12 @@ from ...records.layer import PlainLayer
 from .sizes import ShapeError, Sizes, of_shape, one, place, sizes, together
 
 
-def merged(layer: PlainLayer, inputs: tuple[TensorSpec, ...]) -> TensorSpec:
-    """All shapes broadcast."""
+def merged(layer: PlainLayer, inputs: tuple[TensorSpec, ...], **masks: TensorSpec) -> TensorSpec:
+    """All shapes broadcast; what has a mask is a sequence of features."""
     shapes = [sizes(spec) for spec in inputs]
     rank = max(map(len, shapes))
+    if any(len(sizes(mask)) + 1 != len(shape) for mask in masks.values() for shape in shapes):
+        raise ShapeError("is called with masks, which Keras 3.4 and later use of sequences of features alone")
     result = aligned(shapes[0], rank)
     for shape in shapes[1:]:
         result = together(result, aligned(shape, rank))

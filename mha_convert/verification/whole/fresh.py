@@ -10,12 +10,13 @@ from ...errors import VerificationError, shortened
 from ...files.child.arrays import blocks_of, rows_of
 from ...files.child.command import python
 from ...files.child.process import Child, Ended
-from ...records.graph import leaves
-from ...records.model import ModelPlan, UseOfFiles
+from ...records.graph import TensorSpec, leaves
+from ...records.model import ModelClass, ModelPlan, UseOfFiles
 from ...records.source import Array
 
 MODULE = "mha_convert.verification.whole.fresh_worker"
 SECONDS = 600.0
+DETACHED = ".detach()"
 NEXT_STEP = "Do not use this model; report it with the output of inspect --graph --json"
 
 
@@ -41,6 +42,7 @@ def used_alone(
         "class_name": plan.model.name,
         "runs": len(runs),
         "free": [list(map(free_axes, (plan.model.graph.specs[v].shape for v in leaves(plan.model.graph.inputs))))][0],
+        "stops_gradients": any(map(stops_gradients, plan.model.walk())),
         "arrays": rows_of(arrays),
     }
     with tempfile.TemporaryFile() as errors:
@@ -66,6 +68,23 @@ def used_alone(
 def uses(found: Sequence[Sequence[str]]) -> Iterator[UseOfFiles]:
     """What the process tried."""
     return (UseOfFiles(what=what, fact=fact) for what, fact in found)
+
+
+def stops_gradients(model: ModelClass) -> bool:
+    """Whether a line stops them, or some call of what is computed returns other than floats."""
+    graph, facts = model.graph, model.facts
+    computed = {(call.layer, call.number) for call in graph.calls}
+    without = {(value.layer, value.call) for value, spec in facts.items() if not is_float(spec)}
+    return any(DETACHED in text for call in model.calls for text in call.statements) or any(
+        (call.layer, call.number) in without
+        and any((value.layer, value.call) in computed and is_float(facts[value]) for value in call.values)
+        for call in graph.calls
+    )
+
+
+def is_float(spec: TensorSpec) -> bool:
+    """Whether a tensor can have a gradient."""
+    return "float" in (spec.dtype or "float32")
 
 
 def free_axes(shape: tuple[int | None, ...] | None) -> list[int]:

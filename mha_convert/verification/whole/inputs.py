@@ -41,6 +41,7 @@ SMALL = 1e-9
 OPERATION = "ops."
 RECURRENT = frozenset(("LSTM", "GRU", "SimpleRNN", "Bidirectional"))  # kinds for which masked steps are not there
 # Masks of one row each, by the step and the length: holes, padding at the end and the start, all kept, none kept.
+OVER_KEYS = frozenset(("Softmax", "MultiHeadAttention", "GroupQueryAttention"))  # one query has no key left
 KEPT_STEPS: Sequence[Callable[[int, int], bool]] = (
     lambda step, length: step % 2 == 1,
     lambda step, length: step <= length // 2,
@@ -189,6 +190,9 @@ def alone(name: str, item: Layer, specs: Sequence[TensorSpec]) -> list[Array]:
         arrays[0] = with_skipped_steps(arrays[0], item.settings["mask_value"])
     if item.kind in BOUNDED:
         arrays[0][0] *= SMALL
+    if item.kind in OVER_KEYS:
+        for mask in (array for array in arrays if array.dtype == bool):
+            mask[(-1,) * (mask.ndim - 1)] = False
     return arrays
 
 

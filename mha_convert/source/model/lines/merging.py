@@ -1,6 +1,6 @@
 """Layers that make one tensor of several. Keras aligns tensors of different rank at the batch, PyTorch at the end."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -30,6 +30,23 @@ def operator(sign: str) -> Callable[..., Written]:
         return Written(f" {sign} ".join(map(atom, texts)), order)
 
     return line
+
+
+def of_kept(line: Callable[..., Written], helper: str, *before: str) -> Callable[..., Written]:
+    """A line, or a call of a helper where masks say what is left out of some of the tensors."""
+
+    def written(layer: PlainLayer, use: Use, inputs: tuple[Term, ...], **masks: Term) -> Written:
+        if not masks:
+            return line(layer, use, inputs)
+        keep = [masks[name].text if (name := f"mask_{number}") in masks else "None" for number in range(len(inputs))]
+        return Written(f"{helper}({', '.join((*before, tuple_of(map(last, inputs)), tuple_of(keep)))})")
+
+    return written
+
+
+def tuple_of(texts: Iterable[str]) -> str:
+    """Two expressions or more as a tuple."""
+    return f"({', '.join(texts)})"
 
 
 def average(layer: PlainLayer, use: Use, inputs: tuple[Term, ...]) -> Written:
@@ -75,9 +92,9 @@ def dot(layer: PlainLayer, use: Use, inputs: tuple[Term, ...]) -> str:
 LINES: Mapping[str, Any] = {
     "Add": operator("+"),
     "Subtract": operator("-"),
-    "Multiply": operator("*"),
-    "Maximum": function("torch.maximum"),
-    "Minimum": function("torch.minimum"),
+    "Multiply": of_kept(operator("*"), "product_of_kept"),
+    "Maximum": of_kept(function("torch.maximum"), "extreme_of_kept", "torch.maximum"),
+    "Minimum": of_kept(function("torch.minimum"), "extreme_of_kept", "torch.minimum"),
     "Average": average,
     "Concatenate": concatenate,
     "Dot": dot,

@@ -24,6 +24,44 @@ def merged(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     return formula
 
 
+def multiplied(layer: PlainLayer, arrays: Mapping[str, Array], inputs: tuple[Array, ...], **masks: Array) -> Array:
+    """The product; of what is kept where there are masks, and 0 where nothing is."""
+    if not masks:
+        return reduce(np.multiply, aligned(inputs))
+    kept = masks_of(inputs, masks)
+    product = np.prod(np.stack(np.broadcast_arrays(*(np.where(keep, x, 1.0) for x, keep in kept))), axis=0)
+    return np.where(np.any([keep for _, keep in kept], axis=0), product, 0.0) if len(masks) == len(inputs) else product
+
+
+def extreme(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    """The largest or smallest, of what is kept where there are masks.
+
+    https://github.com/keras-team/keras/blob/v3.15.0/keras/src/layers/merging/base_merge.py:
+    each tensor in turn gets the numbers so far where it is masked, and then they get its own where they are.
+    """
+
+    def formula(layer: PlainLayer, arrays: Mapping[str, Array], inputs: tuple[Array, ...], **masks: Array) -> Array:
+        if not masks:
+            return reduce(function, aligned(inputs))
+        (result, so_far), *others = masks_of(inputs, masks)
+        is_masked = "mask_0" in masks
+        for number, (x, keep) in enumerate(others, 1):
+            own = np.where(keep, x, result)
+            result = function(np.where(so_far, result, own), own)
+            is_masked = is_masked and f"mask_{number}" in masks
+            so_far = so_far | keep if is_masked else np.ones_like(so_far | keep)
+        return result
+
+    return formula
+
+
+def masks_of(inputs: tuple[Array, ...], masks: Mapping[str, Array]) -> list[tuple[Array, Array]]:
+    """Each tensor with what is kept of it ``(batch, length, 1)``: everything where it has no mask."""
+    everything = np.ones((*inputs[0].shape[:2], 1), bool)
+    given = [masks.get(f"mask_{number}") for number in range(len(inputs))]
+    return [(x, everything if keep is None else keep[..., None]) for x, keep in zip(inputs, given, strict=True)]
+
+
 def aligned(inputs: tuple[Array, ...]) -> list[Array]:
     """All with the rank of the largest: new axes are behind the batch."""
     rank = max(array.ndim for array in inputs)
@@ -61,9 +99,9 @@ def normalized(array: Array, axis: int) -> Array:
 FORMULAS: Mapping[str, Any] = {
     "Add": merged(np.add),
     "Subtract": merged(np.subtract),
-    "Multiply": merged(np.multiply),
-    "Maximum": merged(np.maximum),
-    "Minimum": merged(np.minimum),
+    "Multiply": multiplied,
+    "Maximum": extreme(np.maximum),
+    "Minimum": extreme(np.minimum),
     "Average": average,
     "Concatenate": concatenate,
     "Dot": dot,

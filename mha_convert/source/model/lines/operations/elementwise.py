@@ -69,7 +69,7 @@ OF_ANY = {
     "trunc": "torch.trunc({})",
     "conjugate": "{}",
     "copy": "{}",
-    "stop_gradient": "{}",
+    "stop_gradient": "{}.detach()",
 }
 OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "mod": "%", "power": "**", "floor_divide": "//"}
 COMPARISONS = {
@@ -105,7 +105,7 @@ def of_any(template: str) -> Callable[..., Written]:
     """A function of any numbers."""
 
     def line(layer: PlainLayer, use: Use, x: Term) -> Written:
-        return Written(template.format(x.text), x.order)
+        return Written(template.format(atom(x.text) if template.startswith("{}.") else x.text), x.order)
 
     return line
 
